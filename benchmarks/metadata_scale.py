@@ -31,12 +31,12 @@ from benchmarks.metadata_cluster import (
 from benchmarks.report import Cell, Output, Report, file_system, print_report, say
 from kraft.metadata.delta import delta
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import PartitionChanged
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import PartitionEpoch
-from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.quorum.snapshots import SnapshotStore
-from kraft.rpc.calls import CREATE_TOPICS
+from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_loader import MetadataLoader
@@ -47,6 +47,7 @@ from kraft.server.cluster.metadata_snapshots import (
     decode_image,
     encode_image,
 )
+from kraft.wire.schema.create_topics import CreateTopicsRequest
 
 PARTITIONS: Final = (1_000, 10_000, 50_000)
 TOPIC_PARTITIONS: Final = 100
@@ -145,15 +146,15 @@ async def _creation(cluster: ScaleCluster, waits: Waits, partitions: int) -> dic
 
 
 async def _create(cluster: ScaleCluster, name: str, partitions: int) -> float:
-    topic = NewTopic(topic=name, partitions=partitions, replication_factor=3)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(CALL_DEADLINE_S * 1_000))
+    topic = new_topic(name, partitions=partitions, replication_factor=3)
+    request = CreateTopicsRequest(topics=(topic,), timeout_ms=int(CALL_DEADLINE_S * 1_000))
     began_s = time.perf_counter()
     created = await cluster.brokers[0].controllers.call(
         CREATE_TOPICS, request, CALL_DEADLINE_S, attempt_timeout_s=CALL_DEADLINE_S
     )
-    (result,) = created.results
-    if result.error_code is not ErrorCode.NONE:
-        raise Refusal(result.error_code, result.error_message)
+    (result,) = created.topics
+    if result.error_code != ErrorCode.NONE:
+        raise Refusal(error_code(result.error_code), result.error_message or "")
     return (time.perf_counter() - began_s) * 1_000
 
 

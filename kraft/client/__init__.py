@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Delay,
         Delivery,
         GroupMetadata,
+        NewTopic,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         PartitionColumns,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from kraft.model.groups import ListedGroup
     from kraft.model.ids import TopicPartition
     from kraft.model.partitions import ElectionType, OngoingReassignment
-    from kraft.model.topics import NewTopic
     from kraft.rpc.peers import Unreachable
 
 __all__ = [
@@ -158,6 +158,7 @@ _HOMES = {
         "Delay",
         "Delivery",
         "GroupMetadata",
+        "NewTopic",
         "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "PartitionColumns",
@@ -175,7 +176,6 @@ _HOMES = {
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
     "kraft.model.client_quotas": ("QuotaMatch",),
-    "kraft.model.topics": ("NewTopic",),
     "kraft.rpc.peers": ("Unreachable",),
 }
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.format.record_codec import Header, RecordColumns
@@ -53,6 +53,19 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class NewTopic(Struct, frozen=True, kw_only=True):
+    """Topic to create. A partition count or replication factor of -1 is the cluster's default.
+
+    `assignments` are the brokers of each partition, preferred leader first; the two numbers must be -1 then.
+    """
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
 
 
 class GroupMetadata(Struct, frozen=True, kw_only=True):

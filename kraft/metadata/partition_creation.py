@@ -12,28 +12,33 @@ from kraft.metadata.records import MetadataRecord
 from kraft.metadata.topic_decisions import (
     PARTITIONS_PER_REQUEST_MAX,
     assignment_problem,
+    check_named_once,
     partition_created,
     placeable_brokers,
 )
 from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
-from kraft.model.topics import TopicResult, TopicResults
+from kraft.wire.schema.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, *, placement_start: int
-) -> Decision[TopicResults]:
-    """Add partitions to each topic on its own: one that is refused does not stop the others.
+) -> Decision[CreatePartitionsResponse]:
+    """Add partitions to each topic on its own: one that is refused does not stop the others. A name has one result.
 
     The new partitions get as many replicas as the topic's first one. Without assignments, placement continues where the
     topic has the fewest leaders; `placement_start` decides among places that are equally good.
     """
-    named = Counter(asked.topic for asked in request.topics)
+    named = Counter(asked.name for asked in request.topics)
     left = PARTITIONS_PER_REQUEST_MAX
     records: list[MetadataRecord] = []
-    results = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
     for asked in request.topics:
         try:
             topic = _topic(image, asked, named)
@@ -42,36 +47,31 @@ def create_partitions(
             assignment = _placed_by_hand(image, topic, asked) if asked.assignments else []
             assignment = assignment or _placed(image, topic, added, placement_start)
         except Refusal as refusal:
-            results.append(TopicResult(topic=asked.topic, error_code=refusal.error_code, error_message=refusal.message))
+            results[asked.name] = refused_partitions(asked, refusal)
             continue
         left -= added
         records += [
             partition_created(image, topic.topic_id, partition, replicas)
             for partition, replicas in enumerate(assignment, start=len(topic.partitions))
         ]
-        results.append(
-            TopicResult(
-                topic=topic.topic,
-                error_code=ErrorCode.NONE,
-                topic_id=topic.topic_id,
-                partitions=asked.count,
-                replication_factor=_replication_factor(topic),
-            )
-        )
-    return Decision(records=[] if request.validate_only else records, response=TopicResults(results=results))
+        results[asked.name] = CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE)
+    response = CreatePartitionsResponse(results=tuple(results.values()))
+    return Decision(records=[] if request.validate_only else records, response=response)
 
 
-def _topic(image: MetadataImage, asked: NewPartitions, named: Counter[str]) -> TopicImage:
-    if named[asked.topic] > 1:
-        problem = f"topic '{asked.topic[:300]}' is in the request {named[asked.topic]} times"
-        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    topic = image.topic(asked.topic)
+def refused_partitions(asked: CreatePartitionsTopic, refusal: Refusal) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=asked.name, error_code=refusal.error_code, error_message=refusal.message)
+
+
+def _topic(image: MetadataImage, asked: CreatePartitionsTopic, named: Counter[str]) -> TopicImage:
+    check_named_once(asked.name, named)
+    topic = image.topic(asked.name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{asked.topic[:300]}'")
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{asked.name[:300]}'")
     return topic
 
 
-def _check_count(topic: TopicImage, asked: NewPartitions, left: int) -> None:
+def _check_count(topic: TopicImage, asked: CreatePartitionsTopic, left: int) -> None:
     if topic.topic in INTERNAL_TOPICS:
         # The partition of a group or of a transactional id follows from their number.
         lost = "groups would lose their offsets" if topic.topic == OFFSETS_TOPIC else "transactions would be lost"
@@ -102,12 +102,13 @@ def _placed(image: MetadataImage, topic: TopicImage, added: int, placement_start
     )
 
 
-def _placed_by_hand(image: MetadataImage, topic: TopicImage, asked: NewPartitions) -> list[list[BrokerId]]:
+def _placed_by_hand(image: MetadataImage, topic: TopicImage, asked: CreatePartitionsTopic) -> list[list[BrokerId]]:
     first, added = len(topic.partitions), asked.count - len(topic.partitions)
-    if len(asked.assignments) != added:
-        problem = f"{len(asked.assignments)} replica assignments for {added} new partitions: give one for each"
+    assignments = asked.assignments or ()
+    if len(assignments) != added:
+        problem = f"{len(assignments)} replica assignments for {added} new partitions: give one for each"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    assignment = [[BrokerId(replica) for replica in one.replicas] for one in asked.assignments]
+    assignment = [[BrokerId(broker_id) for broker_id in one.broker_ids] for one in assignments]
     for partition, replicas in enumerate(assignment, start=first):
         _check_replicas(image, topic, partition, replicas)
     return assignment

@@ -1,35 +1,38 @@
-"""Decisions about topics: creation, with automatic or manual placement, and deletion."""
+"""The decision to create topics, with automatic or manual placement."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.configs import checked
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.leader_election import elect
 from kraft.metadata.machines import shared_machine
+from kraft.metadata.new_topics import CLUSTER_DEFAULT
 from kraft.metadata.placement import place_partitions
-from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfigSet, TopicCreated, TopicDeleted
+from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfigSet, TopicCreated
 from kraft.metadata.topic_names import check_no_collision, check_topic_name
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.wire.declaration import ZERO_UUID, replace
+from kraft.wire.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
 TOPICS_PER_REQUEST_MAX = 2_000
 """Topics that one request may create. They are decided in one turn of the controller's event loop."""
-
-CLUSTER_DEFAULT = -1
-"""Used in a request for the cluster's default partition count or replication factor."""
 
 Assignment = Sequence[Sequence[BrokerId]]
 """The replicas of each partition from 0, preferred leader first."""
@@ -53,56 +56,33 @@ def create_topics(
     topic_ids: Sequence[UUID],
     placement_start: int,
     defaults: ControllerDefaults,
-) -> Decision[TopicResults]:
-    """Create each topic on its own: one that is refused does not stop the others.
+) -> Decision[CreateTopicsResponse]:
+    """Create each topic on its own: one that is refused does not stop the others. A name has one result.
 
     `topic_ids` are new, one for each topic of the request. Automatic placement begins at `placement_start`, and
     continues from each topic of the request to the next.
     """
     assert len(topic_ids) == len(request.topics), "one id for each topic"
     creation = _Creation(image, defaults, placement_start)
-    named = Counter(new_topic.topic for new_topic in request.topics)
-    results = []
-    for new_topic, topic_id in zip(request.topics, topic_ids, strict=True):
+    named = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    for topic, topic_id in zip(request.topics, topic_ids, strict=True):
         try:
-            _check_named_once(new_topic.topic, named)
-            results.append(creation.create(new_topic, TopicId(topic_id)))
+            check_named_once(topic.name, named)
+            results[topic.name] = creation.create(topic, TopicId(topic_id))
         except Refusal as refusal:
-            results.append(_refused(new_topic.topic, refusal))
+            results[topic.name] = refused_topic(topic.name, refusal)
     if request.validate_only:
-        return Decision(records=[], response=TopicResults(results=[_without_id(result) for result in results]))
-    return Decision(records=creation.records, response=TopicResults(results=results))
+        # A topic that was only checked has no id yet.
+        checked_only = tuple(replace(result, topic_id=ZERO_UUID) for result in results.values())
+        return Decision(records=[], response=CreateTopicsResponse(topics=checked_only))
+    return Decision(records=creation.records, response=CreateTopicsResponse(topics=tuple(results.values())))
 
 
-def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decision[TopicResults]:
-    """Delete each topic on its own. One that the request names twice, by name or by id, is not deleted."""
-    by_name = [(name, image.topic(name)) for name in request.topics]
-    by_id = [(topic_id, image.topic_by_id(topic_id)) for topic_id in request.topic_ids]
-    meant = Counter([*request.topics, *(topic.topic for _, topic in by_id if topic is not None)])
-    records: list[MetadataRecord] = []
-    results = []
-    for name, topic in by_name:
-        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
-        results.append(_deleted(name, topic, unknown, meant, records))
-    for topic_id, topic in by_id:
-        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
-        result = _deleted("" if topic is None else topic.topic, topic, unknown, meant, records)
-        results.append(replace(result, topic_id=topic_id))
-    return Decision(records=records, response=TopicResults(results=results))
-
-
-def _deleted(
-    name: str, topic: TopicImage | None, unknown: Refusal, meant: Counter[str], records: list[MetadataRecord]
-) -> TopicResult:
-    """Add the record of the deletion. `unknown` is the refusal if there is no such topic."""
-    try:
-        _check_named_once(name, meant)
-        if topic is None:
-            raise unknown
-    except Refusal as refusal:
-        return _refused(name, refusal)
-    records.append(TopicDeleted(topic_id=topic.topic_id))
-    return TopicResult(topic=name, error_code=ErrorCode.NONE, topic_id=topic.topic_id)
+def refused_topic(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=refusal.error_code, error_message=refusal.message or None, configs=()
+    )
 
 
 class _Creation:
@@ -116,42 +96,43 @@ class _Creation:
         self._partitions_left = PARTITIONS_PER_REQUEST_MAX
         self._topics_left = TOPICS_PER_REQUEST_MAX
 
-    def create(self, new_topic: NewTopic, topic_id: TopicId) -> TopicResult:
+    def create(self, topic: CreatableTopic, topic_id: TopicId) -> CreatableTopicResult:
+        configs, assignment = _configs(topic), _assignment(topic)
         self._check_topics_left()
-        _check_new_name(self._image, new_topic.topic)
-        in_effect = checked(self._defaults.configs, new_topic.configs)
-        replicas = self._placed_by_hand(new_topic) if new_topic.assignments else self._placed(new_topic)
+        _check_new_name(self._image, topic.name)
+        in_effect = checked(self._defaults.configs, configs)
+        replicas = self._placed_by_hand(topic, assignment) if assignment else self._placed(topic)
         replication_factor = len(replicas[0])
-        _check_min_insync_replicas(new_topic, replication_factor, in_effect.min_insync_replicas)
-        records = _topic_records(self._image, new_topic, topic_id, replicas)
+        _check_min_insync_replicas(configs, replication_factor, in_effect.min_insync_replicas)
+        records = _topic_records(self._image, topic.name, configs, topic_id, replicas)
         self._image = self._image.replay(records)
         self.records += records
         self._partitions_left -= len(replicas)
-        return TopicResult(
-            topic=new_topic.topic,
-            error_code=ErrorCode.NONE,
+        return CreatableTopicResult(
+            name=topic.name,
             topic_id=topic_id,
-            partitions=len(replicas),
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            num_partitions=len(replicas),
             replication_factor=replication_factor,
         )
 
-    def _placed(self, new_topic: NewTopic) -> Assignment:
-        partitions = _or_default(new_topic.partitions, self._defaults.partitions)
+    def _placed(self, topic: CreatableTopic) -> Assignment:
+        partitions = _or_default(topic.num_partitions, self._defaults.partitions)
         self._check_partitions_left(partitions)
         replicas = place_partitions(
             partitions=partitions,
-            replication_factor=_or_default(new_topic.replication_factor, self._defaults.replication_factor),
+            replication_factor=_or_default(topic.replication_factor, self._defaults.replication_factor),
             brokers=placeable_brokers(self._image),
             start=self._placement_start,
         )
         self._placement_start += partitions
         return replicas
 
-    def _placed_by_hand(self, new_topic: NewTopic) -> Assignment:
-        if new_topic.partitions != CLUSTER_DEFAULT or new_topic.replication_factor != CLUSTER_DEFAULT:
+    def _placed_by_hand(self, topic: CreatableTopic, assignment: Assignment) -> Assignment:
+        if topic.num_partitions != CLUSTER_DEFAULT or topic.replication_factor != CLUSTER_DEFAULT:
             problem = "a replica assignment fixes the partition count and the replication factor: leave those out"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-        assignment = [[BrokerId(replica) for replica in each.replicas] for each in new_topic.assignments]
         self._check_partitions_left(len(assignment))
         _check_assignment(self._image, assignment)
         return assignment
@@ -169,9 +150,28 @@ class _Creation:
             raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
 
 
-def _check_named_once(name: str, named: Counter[str]) -> None:
+def check_named_once(name: str, named: Counter[str]) -> None:
     if named[name] > 1:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"topic '{name[:300]}' is in the request {named[name]} times")
+        problem = f"topic '{name[:300]}' is in the request {named[name]} times: name it once"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    configs = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"config '{config.name[:100]}' has no value: give it one")
+        configs[config.name] = config.value
+    return configs
+
+
+def _assignment(topic: CreatableTopic) -> Assignment:
+    """Return the assignments in the order of partitions. Raises Refusal if one is missing or there twice."""
+    placed = sorted(topic.assignments, key=lambda each: each.partition_index)
+    if [each.partition_index for each in placed] != list(range(len(placed))):
+        problem = "replica assignment skips or repeats a partition: name each partition once, from 0 on"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return [[BrokerId(broker_id) for broker_id in each.broker_ids] for each in placed]
 
 
 def _check_new_name(image: MetadataImage, name: str) -> None:
@@ -207,10 +207,10 @@ def assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], repli
     return ""
 
 
-def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, demanded: int) -> None:
+def _check_min_insync_replicas(configs: Mapping[str, str], replication_factor: int, demanded: int) -> None:
     """Refuse a minimum above the number of replicas: it has no more effect than that number."""
     if demanded > replication_factor:
-        origin = "set on the topic" if "min.insync.replicas" in new_topic.configs else "the cluster's default"
+        origin = "set on the topic" if "min.insync.replicas" in configs else "the cluster's default"
         problem = (
             f"min.insync.replicas is {demanded} ({origin}), but the replication factor is {replication_factor}: "
             f"raise the replication factor to {demanded}, or set min.insync.replicas={replication_factor} on the topic"
@@ -219,12 +219,10 @@ def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, dem
 
 
 def _topic_records(
-    image: MetadataImage, new_topic: NewTopic, topic_id: TopicId, assignment: Assignment
+    image: MetadataImage, name: str, configs: Mapping[str, str], topic_id: TopicId, assignment: Assignment
 ) -> list[MetadataRecord]:
-    records: list[MetadataRecord] = [TopicCreated(topic=new_topic.topic, topic_id=topic_id)]
-    records += [
-        TopicConfigSet(topic_id=topic_id, key=key, value=value) for key, value in sorted(new_topic.configs.items())
-    ]
+    records: list[MetadataRecord] = [TopicCreated(topic=name, topic_id=topic_id)]
+    records += [TopicConfigSet(topic_id=topic_id, key=key, value=value) for key, value in sorted(configs.items())]
     records += [
         partition_created(image, topic_id, partition, replicas) for partition, replicas in enumerate(assignment)
     ]
@@ -263,18 +261,3 @@ def partition_created(
 
 def _or_default(asked: int, default: int) -> int:
     return default if asked == CLUSTER_DEFAULT else asked
-
-
-def _refused(name: str, refusal: Refusal) -> TopicResult:
-    return TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message)
-
-
-def _without_id(result: TopicResult) -> TopicResult:
-    """Remove the id from the result: a topic that was only validated has none yet."""
-    return TopicResult(
-        topic=result.topic,
-        error_code=result.error_code,
-        error_message=result.error_message,
-        partitions=result.partitions,
-        replication_factor=result.replication_factor,
-    )

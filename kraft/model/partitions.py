@@ -1,7 +1,7 @@
-"""Requests of operators about partitions: create partitions, elect leaders, reassign replicas.
+"""Requests of operators about partitions: elect leaders, reassign replicas.
 
 Lists of results are in the order of the request, each result with its own error.
-Source: KIP-195 (CreatePartitions), KIP-460 (ElectLeaders), KIP-455 (reassignments), KIP-860.
+Source: KIP-460 (ElectLeaders), KIP-455 (reassignments), KIP-860.
 """
 
 from __future__ import annotations
@@ -20,29 +20,6 @@ class ElectionType(IntEnum):
     """Makes the first replica the leader, if it is in sync and another one leads."""
     UNCLEAN = 1
     """Gives a partition without a leader any replica in service; records that only others had are lost."""
-
-
-# --- more partitions -----------------------------------------------------------------------------------------
-
-
-class ReplicaAssignment(Struct, frozen=True, kw_only=True):
-    """Brokers of one partition, preferred leader first."""
-
-    replicas: list[int]
-
-
-class NewPartitions(Struct, frozen=True, kw_only=True):
-    """New partition count of a topic, in all. `assignments` place the new ones; empty for automatic placement."""
-
-    topic: str
-    count: int
-    assignments: list[ReplicaAssignment] = field(default_factory=list)
-
-
-class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
-    topics: list[NewPartitions]
-    timeout_ms: int
-    validate_only: bool = False
 
 
 # --- elections -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Calls of the public gRPC API, one row each."""
+"""Calls of the public gRPC API, one row each. Those for topics, groups and transactions are in files of their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
 from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.model.topics import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    TopicResults,
-)
 from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -50,10 +43,6 @@ INIT_PRODUCER_ID: Final = Call(_BROKER, "InitProducerId", InitProducerIdRequest,
 
 _ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")
 
-CREATE_TOPICS: Final = Call(_ADMIN, "CreateTopics", CreateTopicsRequest, TopicResults)
-DELETE_TOPICS: Final = Call(_ADMIN, "DeleteTopics", DeleteTopicsRequest, TopicResults)
-DESCRIBE_TOPICS: Final = Call(_ADMIN, "DescribeTopics", DescribeTopicsRequest, DescribeTopicsResponse)
-CREATE_PARTITIONS: Final = Call(_ADMIN, "CreatePartitions", partitions.CreatePartitionsRequest, TopicResults)
 ELECT_LEADERS: Final = Call(_ADMIN, "ElectLeaders", partitions.ElectLeadersRequest, partitions.ElectLeadersResponse)
 ALTER_PARTITION_REASSIGNMENTS: Final = Call(
     _ADMIN,

@@ -113,7 +113,8 @@ def _declared_fields(kind: Declared, version: int) -> Iterator[MappedField]:
 
 def _declared_field(field: Field, version: int) -> MappedField:
     nullable = version in field.nullable
-    default = None if nullable or field.is_required else field.default
+    has_default = not nullable and not field.is_required and field.default != ZERO_UUID
+    default = field.default if has_default else None
     if isinstance(field.form, ArrayOf):
         return MappedField(field.name, _content(field.form.element), tuple, nullable)
     return MappedField(field.name, _content(field.form), None, nullable, default)

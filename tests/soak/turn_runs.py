@@ -24,7 +24,7 @@ from typing import Any, Final
 import grpc
 
 from kraft.client import Admin
-from kraft.rpc import calls, group_calls, transaction_calls
+from kraft.rpc import calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, Stream
 from kraft.testing import Cluster
 from kraft.wire.api_keys import ApiKey, request_type
@@ -186,7 +186,9 @@ def _sent(server: str, requests: LargestRequests, kind: type[Message], version: 
 
 
 def grpc_cases(server: str, messages: LargestCalls) -> Iterator[tuple[str, Callable[[], str]]]:
-    declared = [each for module in (calls, group_calls, transaction_calls) for each in vars(module).values()]
+    declared = [
+        each for module in (calls, group_calls, topic_calls, transaction_calls) for each in vars(module).values()
+    ]
     found = [each for each in declared if isinstance(each, Call | Stream)]
     for call in sorted(found, key=lambda call: call.name in ("DeleteTopics", "UnregisterBroker", "UpdateFeatures")):
         for shape in messages.shapes(call.request.message_type.DESCRIPTOR):

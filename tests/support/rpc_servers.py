@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import grpc.aio
 
-from kraft.rpc import calls
+from kraft.rpc import calls, topic_calls
 from kraft.rpc.peers import Connections
 from kraft.rpc.services import SERVER_OPTIONS, Service
 
@@ -35,4 +35,5 @@ async def served(*services: Addable) -> AsyncIterator[tuple[Connections, str]]:
 
 def public_service(**answering: Any) -> Service:
     """Serve calls of the public API by their names."""
-    return Service(*(getattr(calls, name.upper()).served_by(handler) for name, handler in answering.items()))
+    rows = {**vars(calls), **vars(topic_calls)}
+    return Service(*(rows[name.upper()].served_by(handler) for name, handler in answering.items()))

@@ -28,40 +28,33 @@ from kraft.client.network import Network
 from kraft.client.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
+from kraft.client.values import NewTopic
+from kraft.metadata.new_topics import new_topic
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
 from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
-    CreatePartitionsRequest,
     ElectionType,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
-    NewPartitions,
     OngoingReassignment,
     PartitionName,
     PartitionResult,
     Reassignment,
-    ReplicaAssignment,
 )
-from kraft.model.topics import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicsRequest,
-    NewTopic,
-    TopicDescription,
-    TopicResult,
+from kraft.model.topics import DescribeTopicsRequest, TopicDescription
+from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
+from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
+from kraft.wire.declaration import ZERO_UUID
+from kraft.wire.schema.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
 )
-from kraft.rpc.calls import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_TOPICS,
-    ELECT_LEADERS,
-    LIST_PARTITION_REASSIGNMENTS,
-)
+from kraft.wire.schema.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 
 Answer = TypeVar("Answer")
 
@@ -117,33 +110,42 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
         partitions: int = -1,
         replication_factor: int = -1,
         configs: dict[str, str] | None = None,
-    ) -> TopicResult:
+    ) -> CreatableTopicResult:
         """Create one topic; -1 means the cluster's default. Raises the cluster's Refusal."""
         new = NewTopic(topic=topic, partitions=partitions, replication_factor=replication_factor, configs=configs or {})
         return (await self.create_topics([new]))[0]
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
-    ) -> list[TopicResult]:
+    ) -> list[CreatableTopicResult]:
         """Create topics. Raises the first Refusal after all were tried.
 
         TOPIC_ALREADY_EXISTS can mean that an earlier attempt of the same call succeeded and its response was lost.
         """
         allowed_ms, new = self._timeout(timeout_ms), _checked_topics(topics)
 
-        async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
+        async def ask(node: Node, timeout_s: float) -> list[CreatableTopicResult]:
             request = CreateTopicsRequest(topics=new, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
-            return _checked((await node.call(CREATE_TOPICS, request, timeout_s)).results)
+            results = (await node.call(CREATE_TOPICS, request, timeout_s)).topics
+            for result in results:
+                check(result.error_code, result.error_message or f"topic {result.name!r}")
+            return list(results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
-    async def delete_topics(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[TopicResult]:
+    async def delete_topics(
+        self, topics: Sequence[str], *, timeout_ms: int | None = None
+    ) -> list[DeletableTopicResult]:
         """Delete topics. Raises the first Refusal after all were tried."""
         allowed_ms, names = self._timeout(timeout_ms), checked_names(topics)
+        states = tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names)
 
-        async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
-            request = DeleteTopicsRequest(topics=names, timeout_ms=int(timeout_s * 1000))
-            return _checked((await node.call(DELETE_TOPICS, request, timeout_s)).results)
+        async def ask(node: Node, timeout_s: float) -> list[DeletableTopicResult]:
+            request = DeleteTopicsRequest(topics=states, timeout_ms=int(timeout_s * 1000))
+            results = (await node.call(DELETE_TOPICS, request, timeout_s)).responses
+            for result in results:
+                check(result.error_code, result.error_message or f"topic {result.name!r}")
+            return list(results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
@@ -204,23 +206,24 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
-    ) -> TopicResult:
+    ) -> None:
         """Add partitions to the topic until it has `total_count`. Partitions cannot be removed again.
 
         `assignments` are the brokers of each new partition, preferred leader first; without it the cluster chooses.
         Raises INVALID_PARTITIONS for a count that is not an increase; that can mean that an earlier attempt of the same
         call succeeded and its response was lost.
         """
-        placed = [ReplicaAssignment(replicas=list(replicas)) for replicas in assignments or ()]
-        new = NewPartitions(topic=topic, count=total_count, assignments=placed)
+        placed = tuple(CreatePartitionsAssignment(broker_ids=tuple(replicas)) for replicas in assignments or ())
+        new = CreatePartitionsTopic(name=topic, count=total_count, assignments=placed)
 
-        async def ask(node: Node, timeout_s: float) -> TopicResult:
+        async def ask(node: Node, timeout_s: float) -> None:
             request = CreatePartitionsRequest(
-                topics=[new], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
+                topics=(new,), timeout_ms=int(timeout_s * 1000), validate_only=validate_only
             )
-            return _checked((await node.call(CREATE_PARTITIONS, request, timeout_s)).results)[0]
+            (result,) = (await node.call(CREATE_PARTITIONS, request, timeout_s)).results
+            check(result.error_code, result.error_message or f"topic {topic!r}")
 
-        return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+        await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
 
     async def elect_leaders(
         self,
@@ -397,7 +400,7 @@ def _refusals(results: list[PartitionResult]) -> dict[TopicPartition, Refusal | 
     }
 
 
-def _checked_topics(topics: object) -> list[NewTopic]:
+def _checked_topics(topics: object) -> tuple[CreatableTopic, ...]:
     """Return the topics to create. Raises TypeError."""
     if not isinstance(topics, Iterable) or not all(isinstance(each, NewTopic) for each in topics):
         raise TypeError(f"expected a list of NewTopic, not {topics!r}")
@@ -405,10 +408,13 @@ def _checked_topics(topics: object) -> list[NewTopic]:
         checked_topic(each.topic)
         checked_number("partitions", each.partitions)
         checked_number("replication_factor", each.replication_factor)
-    return list(topics)
-
-
-def _checked(results: list[TopicResult]) -> list[TopicResult]:
-    for result in results:
-        check(result.error_code, result.error_message or f"topic {result.topic!r}")
-    return results
+    return tuple(
+        new_topic(
+            each.topic,
+            partitions=each.partitions,
+            replication_factor=each.replication_factor,
+            configs=each.configs,
+            assignments=each.assignments,
+        )
+        for each in topics
+    )

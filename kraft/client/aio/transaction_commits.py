@@ -24,7 +24,7 @@ from kraft.model.transactions import (
     ListTransactionsRequest,
     NamedTransaction,
 )
-from kraft.rpc.calls import DESCRIBE_TOPICS
+from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 
 _ENDED: Final = frozenset(

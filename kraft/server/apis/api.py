@@ -12,8 +12,10 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.config_decisions import NodeConfigs
 from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
+from kraft.runtime.entropy import Entropy
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.decisions import Decisions
@@ -104,7 +106,17 @@ class ControllerSide(Side, frozen=True, kw_only=True):
     """What the handlers of a controller are made from."""
 
     decisions: Decisions
+    entropy: Entropy
     features_of_others: FeaturesOfOthers
+
+    def new_topic_defaults(self, image: MetadataImage) -> ControllerDefaults:
+        """Return what a topic has that its request leaves open."""
+        topics = self.config.topics
+        return ControllerDefaults(
+            partitions=topics.partitions,
+            replication_factor=topics.replication_factor,
+            configs=self.topic_defaults(image),
+        )
 
 
 class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):

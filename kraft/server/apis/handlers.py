@@ -52,6 +52,17 @@ def forwarded(
     return handler
 
 
+def decided(
+    decide: Callable[[MetadataImage, Request], Decision[Response]],
+) -> Callable[[ControllerSide], Handler[Request, Response]]:
+    """Return what makes a controller's handler that decides from the image alone."""
+
+    def handler(controller: ControllerSide) -> Handler[Request, Response]:
+        return lambda request: controller.decisions.submit(lambda image: decide(image, request))
+
+    return handler
+
+
 def decided_with_configs(
     decide: Callable[[MetadataImage, Request, NodeConfigs], Decision[Response]],
 ) -> Callable[[ControllerSide], Handler[Request, Response]]:

@@ -7,13 +7,11 @@ from kraft.server.handlers.broker_handlers import ForwardedHandlers
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
-from kraft.server.handlers.topics import TopicsHandler
 
 
 def forwarded_handlers(config: NodeConfig, forwarder: Forwarder) -> ForwardedHandlers:
     settings, topic_configs = config.settings, config.topics.configs
     return ForwardedHandlers(
-        topics=TopicsHandler(forwarder, deletion_enabled=config.topics.deletion_enabled),
         partition_changes=PartitionChangesHandler(forwarder, settings, topic_configs),
         brokers=BrokersHandler(forwarder),
     )

@@ -25,7 +25,6 @@ from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogD
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
-from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
@@ -137,7 +136,6 @@ class BrokerApis:
             delete_records=DeleteRecordsHandler(partitions, logs.maintenance.records_deleted),
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, self._forwarder),
-            describe_configs=DescribeConfigsHandler(config, image),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             queries=MetadataQueries(image),
             replica_fetch=ReplicaFetchHandler(partitions),

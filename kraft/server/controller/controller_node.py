@@ -40,7 +40,7 @@ class MetadataUnusable(Exception):
 class ControllerNode:
     def __init__(self, config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> None:
         self._config = config
-        self._controller = QuorumController(_controller_config(config, storage.cluster_id), world.clock, world.entropy)
+        self._controller = QuorumController(_controller_config(config, storage.cluster_id), world.clock)
         host = self._controller.host
         self._snapshots = VoterSnapshots(
             SnapshotStore(world.disk, str(config.metadata_log_dir / CONTROLLER_SNAPSHOTS)),
@@ -70,6 +70,7 @@ class ControllerNode:
             image=lambda: host.image,
             index=lambda: host.committed_index,
             decisions=host,
+            entropy=world.entropy,
             features_of_others=voters.of_controllers_only,
         )
         self.calls: list[Served] = [*self._controller.served(), *controller_calls(side)]

@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
-from uuid import UUID
 
 import structlog
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from kraft.metadata import topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import BrokerRegistration
@@ -21,13 +18,11 @@ from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, TopicId
-from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
+from kraft.model.ids import BrokerId
 from kraft.quorum.port import Quorum
 from kraft.rpc.call import Served
-from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM
+from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.runtime.clock import Clock
-from kraft.runtime.entropy import Entropy
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.cluster_calls import ClusterCalls
@@ -41,8 +36,6 @@ from kraft.server.handlers.partition_changes import ControllerPartitionChangesHa
 from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
-
-_UUID_BYTES: Final = 16
 
 LOOK_INTERVAL_S: Final = 0.25
 
@@ -68,14 +61,12 @@ class QuorumController:
         self,
         config: ControllerConfig,
         clock: Clock,
-        entropy: Entropy,
         *,
         nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
     ) -> None:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config
         self._clock = clock
-        self._entropy = entropy
         self.topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
         self._service_times = ServiceTimes()
         self._view = QuorumView(config.cluster_id, clock)
@@ -101,9 +92,7 @@ class QuorumController:
         self.brokers = ControllerBrokersHandler(
             self.host, has_live_session=self._watch.has_live_session, topic_defaults=self.topic_defaults
         )
-        self._partition_changes = ControllerPartitionChangesHandler(
-            self.host, entropy, topic_defaults=self.topic_defaults
-        )
+        self._partition_changes = ControllerPartitionChangesHandler(self.host, topic_defaults=self.topic_defaults)
         self._queries = MetadataQueries(lambda: self.host.image)
         self._leader_balance = LeaderBalance(
             self.host, clock, config.elections, topic_defaults=self.topic_defaults, newcomers=self._newcomers
@@ -163,26 +152,6 @@ class QuorumController:
 
     # --- requests from operators ---
 
-    async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
-        # The ids and the random start of the placement are drawn here, because decisions are deterministic.
-        drawn = self._entropy.bytes(_UUID_BYTES * len(request.topics))
-        topic_ids = [
-            TopicId(UUID(bytes=drawn[at : at + _UUID_BYTES], version=4)) for at in range(0, len(drawn), _UUID_BYTES)
-        ]
-        start = self._entropy.below(2**31)
-        return await self.host.submit(
-            lambda image: topic_decisions.create_topics(
-                image,
-                request,
-                topic_ids=topic_ids,
-                placement_start=start,
-                defaults=replace(self._config.defaults, configs=self.topic_defaults(image)),
-            )
-        )
-
-    async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
-        return await self.host.submit(lambda image: topic_decisions.delete_topics(image, request))
-
     async def describe_quorum(self, request: DescribeQuorumRequest) -> QuorumDescription:
         assert self._quorum is not None
         status = self._quorum.describe()
@@ -197,8 +166,6 @@ class QuorumController:
         """Return the calls of the CONTROLLER listener that are not in the table of APIs."""
         return [
             *self.cluster_calls.served(),
-            CREATE_TOPICS.served_by(self.create_topics),
-            DELETE_TOPICS.served_by(self.delete_topics),
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
             *self.brokers.served(),
             *self._partition_changes.served(),

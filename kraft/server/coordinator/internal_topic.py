@@ -15,27 +15,28 @@ import structlog
 from kraft.log.topic_config import COMPACT, PRODUCER, UNCOMPRESSED
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.machines import machines_of
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import CreateTopicsRequest, NewTopic
-from kraft.rpc.calls import CREATE_TOPICS
+from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.config.group_settings import OFFSETS_REPLICATION_FACTOR
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.transaction_settings import TRANSACTIONS_REPLICATION_FACTOR
 from kraft.server.loop import background
+from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = structlog.get_logger()
 
 CREATION_TIMEOUT_MS: Final = 5_000
 
 
-def offsets_topic(config: NodeConfig, is_alone: bool) -> NewTopic:
+def offsets_topic(config: NodeConfig, is_alone: bool) -> CreatableTopic:
     """Return `__consumer_offsets` as it is to be created; `is_alone`: the cluster can have one replica only."""
     settings = config.offsets_topic
     has_default = OFFSETS_REPLICATION_FACTOR not in config.settings
-    return NewTopic(
-        topic=OFFSETS_TOPIC,
+    return new_topic(
+        OFFSETS_TOPIC,
         partitions=settings.partitions,
         replication_factor=1 if is_alone and has_default else settings.replication_factor,
         configs={
@@ -46,13 +47,13 @@ def offsets_topic(config: NodeConfig, is_alone: bool) -> NewTopic:
     )
 
 
-def transactions_topic(config: NodeConfig, is_alone: bool) -> NewTopic:
+def transactions_topic(config: NodeConfig, is_alone: bool) -> CreatableTopic:
     """Return `__transaction_state` as it is to be created; `is_alone`: the cluster can have one replica only."""
     settings = config.transactions_topic
     has_default = TRANSACTIONS_REPLICATION_FACTOR not in config.settings
     replication_factor = 1 if is_alone and has_default else settings.replication_factor
-    return NewTopic(
-        topic=TRANSACTIONS_TOPIC,
+    return new_topic(
+        TRANSACTIONS_TOPIC,
         partitions=settings.partitions,
         replication_factor=replication_factor,
         configs={
@@ -71,7 +72,7 @@ class InternalTopic:
     def __init__(
         self,
         name: str,
-        plan: Callable[[NodeConfig, bool], NewTopic],
+        plan: Callable[[NodeConfig, bool], CreatableTopic],
         config: NodeConfig,
         image: Callable[[], MetadataImage],
         controllers: ControllerClient,
@@ -98,22 +99,22 @@ class InternalTopic:
         problem = f": {self._problem}" if self._problem else "; retry"
         return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic {self.name} is being created{problem}")
 
-    def plan(self) -> NewTopic:
+    def plan(self) -> CreatableTopic:
         """Return the topic as it is to be created."""
         is_alone = self._config.is_whole_cluster_with_its_processes
         return self._plan(self._config, is_alone and len(machines_of(self._image().brokers.values())) == 1)
 
     async def _create(self) -> None:
-        request = CreateTopicsRequest(topics=[self.plan()], timeout_ms=CREATION_TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=(self.plan(),), timeout_ms=CREATION_TIMEOUT_MS)
         try:
-            (result,) = (await self._controllers.call(CREATE_TOPICS, request, CREATION_TIMEOUT_MS / 1_000)).results
+            (result,) = (await self._controllers.call(CREATE_TOPICS, request, CREATION_TIMEOUT_MS / 1_000)).topics
         except (NoController, Refusal) as error:
             self._failed(str(error))
             return
         if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             self._problem = ""
         else:
-            self._failed(result.error_message)
+            self._failed(result.error_message or "")
 
     def _failed(self, problem: str) -> None:
         if problem != self._problem:

@@ -12,7 +12,6 @@ from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
-from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
@@ -28,7 +27,6 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 
@@ -36,13 +34,11 @@ from kraft.server.handlers.txn_markers import TxnMarkersHandler
 class ForwardedHandlers(Struct, frozen=True, kw_only=True):
     """Handlers that forward to the active controller and answer once this broker has applied its decision too."""
 
-    topics: TopicsHandler
     partition_changes: PartitionChangesHandler
     brokers: BrokersHandler
 
     def served(self) -> list[Served]:
         return [
-            *self.topics.served(),
             *self.partition_changes.served(),
             *self.brokers.served(),
         ]
@@ -84,7 +80,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     delete_records: DeleteRecordsHandler
     producer_ids: ProducerIdHandler
     forwarded: ForwardedHandlers
-    describe_configs: DescribeConfigsHandler
     quorum: QuorumHandler
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler

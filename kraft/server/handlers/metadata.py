@@ -7,17 +7,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec.structs import replace
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.metadata.new_topics import new_topic
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, TopicMetadata
-from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.call import Served
-from kraft.rpc.calls import CREATE_TOPICS, METADATA
+from kraft.rpc.calls import METADATA
+from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest
 
 AUTO_CREATE_TIMEOUT_MS = 5_000
 
@@ -100,7 +102,7 @@ class MetadataHandler:
     async def _create(self, names: list[str]) -> dict[str, TopicMetadata]:
         """Create topics and return their metadata: LEADER_NOT_AVAILABLE while in creation, which clients retry."""
         request = CreateTopicsRequest(
-            topics=[self._planned(name) for name in names],
+            topics=tuple(self._planned(name) for name in names),
             timeout_ms=AUTO_CREATE_TIMEOUT_MS,
         )
         try:
@@ -108,15 +110,15 @@ class MetadataHandler:
         except (NoController, Refusal) as error:
             return {name: _topic_error(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
         answers = {}
-        for result in response.results:
+        for result in response.topics:
             in_creation = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-            code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
-            answers[result.topic] = _topic_error(result.topic, code, result.error_message)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else error_code(result.error_code)
+            answers[result.name] = _topic_error(result.name, code, result.error_message or "")
         return answers
 
-    def _planned(self, name: str) -> NewTopic:
+    def _planned(self, name: str) -> CreatableTopic:
         internal = self._internal_topics.get(name)
-        return NewTopic(topic=name) if internal is None else internal.plan()
+        return new_topic(name) if internal is None else internal.plan()
 
     def served(self) -> list[Served]:
         return [METADATA.served_by(self.handle)]

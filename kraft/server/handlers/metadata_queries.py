@@ -10,11 +10,8 @@ from kraft.model.brokers import DescribeBrokersRequest, DescribeBrokersResponse
 from kraft.model.partitions import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse
 from kraft.rpc.call import Served
-from kraft.rpc.calls import (
-    DESCRIBE_BROKERS,
-    DESCRIBE_TOPICS,
-    LIST_PARTITION_REASSIGNMENTS,
-)
+from kraft.rpc.calls import DESCRIBE_BROKERS, LIST_PARTITION_REASSIGNMENTS
+from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.server.handlers.describe_brokers import describe_brokers
 from kraft.server.handlers.describe_topics import describe_topics
 

@@ -1,4 +1,4 @@
-"""CreatePartitions, ElectLeaders and AlterPartitionReassignments: forwarded to and decided by the active controller.
+"""ElectLeaders and AlterPartitionReassignments: forwarded to and decided by the active controller.
 
 A broker answers once it has applied the decision too, if that is soon: clients that ask it next see the new state.
 """
@@ -14,23 +14,19 @@ from kraft.log.topic_config import TopicConfig
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    CreatePartitionsRequest,
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionName,
     PartitionResult,
 )
-from kraft.model.topics import TopicResult, TopicResults
 from kraft.rpc.call import Served
-from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
-from kraft.runtime.entropy import Entropy
+from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder, NoAnswer
 
@@ -42,21 +38,6 @@ class PartitionChangesHandler:
         """`settings` are those of the broker's file, `defaults` the topic configs that follow from them."""
         self._forwarder = forwarder
         self._defaults = TopicDefaultsInEffect(settings, defaults)
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
-        try:
-            answer = await self._forwarder.forward(CREATE_PARTITIONS, request)
-        except NoAnswer as refusal:
-            return TopicResults(
-                results=[
-                    TopicResult(topic=asked.topic, error_code=refusal.error_code, error_message=refusal.message)
-                    for asked in request.topics
-                ]
-            )
-        if not request.validate_only:
-            grown = [result for result in answer.results if result.error_code is ErrorCode.NONE]
-            await self._forwarder.until(lambda image: all(_has_grown(image, result) for result in grown))
-        return answer
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         try:
@@ -107,31 +88,17 @@ class PartitionChangesHandler:
 
     def served(self) -> list[Served]:
         return [
-            CREATE_PARTITIONS.served_by(self.create_partitions),
             ELECT_LEADERS.served_by(self.elect_leaders),
             ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
         ]
 
 
-def _has_grown(image: MetadataImage, result: TopicResult) -> bool:
-    topic = image.topic(result.topic)
-    return topic is not None and len(topic.partitions) >= result.partitions
-
-
 class ControllerPartitionChangesHandler:
     """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
-    def __init__(
-        self, decisions: Decisions, entropy: Entropy, *, topic_defaults: Callable[[MetadataImage], TopicConfig]
-    ) -> None:
+    def __init__(self, decisions: Decisions, *, topic_defaults: Callable[[MetadataImage], TopicConfig]) -> None:
         self._decisions = decisions
-        self._entropy = entropy
         self._topic_defaults = topic_defaults
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
-        # The random start of the placement is drawn here, because decisions are deterministic.
-        start = self._entropy.below(2**31)
-        return await self._decisions.submit(lambda image: create_partitions(image, request, placement_start=start))
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         response = await self._decisions.submit(
@@ -156,7 +123,6 @@ class ControllerPartitionChangesHandler:
 
     def served(self) -> list[Served]:
         return [
-            CREATE_PARTITIONS.served_by(self.create_partitions),
             ELECT_LEADERS.served_by(self.elect_leaders),
             ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
         ]

@@ -1,59 +1,169 @@
-"""CreateTopics and DeleteTopics: forwarded to the active controller, answered once its decision is applied here."""
+"""CreateTopics, DeleteTopics and CreatePartitions: forwarded to and decided by the active controller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_creation import create_partitions, refused_partitions
+from kraft.metadata.topic_decisions import ControllerDefaults, create_topics, refused_topic
+from kraft.metadata.topic_deletion import refused_deletion
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
-from kraft.rpc.call import Served
-from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS
-from kraft.server.handlers.forwarding import Forwarder, NoAnswer
+from kraft.rpc.topic_calls import CREATE_TOPICS, DELETE_TOPICS
+from kraft.runtime.entropy import Entropy
+from kraft.server.handlers.decisions import Decisions
+from kraft.server.handlers.describe_configs import ENTRIES_AT_ONCE, DescribeConfigsHandler
+from kraft.server.handlers.forwarding import Forwarder
+from kraft.server.loop.turns import Turns
+from kraft.wire.declaration import ZERO_UUID, replace
+from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kraft.wire.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kraft.wire.schema.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_UUID_BYTES: Final = 16
+
+_START_MAX: Final = 2**31
+
+# --- creation ----------------------------------------------------------------------------------------------------
 
 
-class TopicsHandler:
-    def __init__(self, forwarder: Forwarder, *, deletion_enabled: bool) -> None:
-        self._forwarder = forwarder
-        self._deletion_enabled = deletion_enabled
-
-    async def create(self, request: CreateTopicsRequest) -> TopicResults:
-        try:
-            answer = await self._forwarder.forward(CREATE_TOPICS, request)
-        except NoAnswer as refusal:
-            return TopicResults(results=[_refused(new_topic.topic, refusal) for new_topic in request.topics])
-        if not request.validate_only:
-            await self._until_applied(answer, lambda image, name: image.topic(name) is not None)
-        return answer
-
-    async def delete(self, request: DeleteTopicsRequest) -> TopicResults:
-        if not self._deletion_enabled:
-            disabled = "topic deletion is disabled: set delete.topic.enable=true"
-            return _none_deleted(request, Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled))
-        try:
-            answer = await self._forwarder.forward(DELETE_TOPICS, request)
-        except NoAnswer as refusal:
-            return _none_deleted(request, refusal)
-        await self._until_applied(answer, lambda image, name: image.topic(name) is None)
-        return answer
-
-    async def _until_applied(self, answer: TopicResults, is_applied: Callable[[MetadataImage, str], bool]) -> None:
-        done = [result.topic for result in answer.results if result.error_code is ErrorCode.NONE]
-        await self._forwarder.until(lambda image: all(is_applied(image, name) for name in done))
-
-    def served(self) -> list[Served]:
-        return [
-            CREATE_TOPICS.served_by(self.create),
-            DELETE_TOPICS.served_by(self.delete),
-        ]
+async def create(
+    forwarder: Forwarder, configs: DescribeConfigsHandler, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Forward the request; the response gets the configs in effect at this broker."""
+    response = await forwarder.decided(CREATE_TOPICS, request, _is_created)
+    asked, turns, results = {topic.name: topic for topic in request.topics}, Turns(ENTRIES_AT_ONCE), []
+    for result in response.topics:
+        described = _in_effect(configs, asked[result.name]) if result.error_code == ErrorCode.NONE else ()
+        results.append(replace(result, configs=described))
+        await turns.done(1 + len(described))
+    return replace(response, topics=tuple(results))
 
 
-def _none_deleted(request: DeleteTopicsRequest, refusal: Refusal) -> TopicResults:
-    by_name = [_refused(name, refusal) for name in request.topics]
-    by_id = [_refused("", refusal, topic_id) for topic_id in request.topic_ids]
-    return TopicResults(results=by_name + by_id)
+def _is_created(image: MetadataImage, _: CreateTopicsRequest, response: CreateTopicsResponse) -> bool:
+    return all(
+        image.topic(result.name) is not None for result in response.topics if result.error_code == ErrorCode.NONE
+    )
 
 
-def _refused(name: str, refusal: Refusal, topic_id: UUID | None = None) -> TopicResult:
-    return TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message, topic_id=topic_id)
+def _in_effect(configs: DescribeConfigsHandler, topic: CreatableTopic) -> tuple[CreatableTopicConfigs, ...]:
+    own = {config.name: config.value for config in topic.configs if config.value is not None}
+    return tuple(
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in configs.in_effect_on_topic(own)
+    )
+
+
+async def decide_creation(
+    decisions: Decisions,
+    entropy: Entropy,
+    defaults: Callable[[MetadataImage], ControllerDefaults],
+    request: CreateTopicsRequest,
+) -> CreateTopicsResponse:
+    # The ids and the random start of the placement are drawn here, because decisions are deterministic.
+    drawn = entropy.bytes(_UUID_BYTES * len(request.topics))
+    topic_ids = [UUID(bytes=drawn[at : at + _UUID_BYTES], version=4) for at in range(0, len(drawn), _UUID_BYTES)]
+    start = entropy.below(_START_MAX)
+    return await decisions.submit(
+        lambda image: create_topics(
+            image, request, topic_ids=topic_ids, placement_start=start, defaults=defaults(image)
+        )
+    )
+
+
+def creation_refused(request: CreateTopicsRequest, refusal: Refusal) -> CreateTopicsResponse:
+    results: dict[str, CreatableTopicResult] = {
+        topic.name: refused_topic(topic.name, refusal) for topic in request.topics
+    }
+    return CreateTopicsResponse(topics=tuple(results.values()))
+
+
+# --- deletion ----------------------------------------------------------------------------------------------------
+
+_STATES_FROM: Final = 6
+"""First version in which a request may name topics by id."""
+
+_DISABLED_FROM: Final = 3
+"""First version whose clients know TOPIC_DELETION_DISABLED."""
+
+
+async def delete(forwarder: Forwarder, deletion_enabled: bool, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not deletion_enabled:
+        disabled = "topic deletion is disabled: set delete.topic.enable=true"
+        raise Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled)
+    return await forwarder.decided(DELETE_TOPICS, request, _is_deleted)
+
+
+def _is_deleted(image: MetadataImage, _: DeleteTopicsRequest, response: DeleteTopicsResponse) -> bool:
+    return all(
+        image.topic_by_id(result.topic_id) is None
+        for result in response.responses
+        if result.error_code == ErrorCode.NONE
+    )
+
+
+def deletion_refused(request: DeleteTopicsRequest, refusal: Refusal) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=tuple(refused_deletion(state, refusal) for state in request.topics))
+
+
+def deletion_from_version(request: DeleteTopicsRequest, version: int) -> DeleteTopicsRequest:
+    if version >= _STATES_FROM:
+        return request
+    return replace(
+        request, topics=tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
+    )
+
+
+def deletion_to_version(_: DeleteTopicsRequest, response: DeleteTopicsResponse, version: int) -> DeleteTopicsResponse:
+    if version >= _DISABLED_FROM:
+        return response
+    return replace(response, responses=tuple(map(_known_to_old_clients, response.responses)))
+
+
+def _known_to_old_clients(result: DeletableTopicResult) -> DeletableTopicResult:
+    is_unknown = result.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+    return replace(result, error_code=ErrorCode.INVALID_REQUEST) if is_unknown else result
+
+
+# --- more partitions ---------------------------------------------------------------------------------------------
+
+
+def has_grown(image: MetadataImage, request: CreatePartitionsRequest, response: CreatePartitionsResponse) -> bool:
+    counts = {asked.name: asked.count for asked in request.topics}
+    return all(
+        (topic := image.topic(result.name)) is not None and len(topic.partitions) >= counts[result.name]
+        for result in response.results
+        if result.error_code == ErrorCode.NONE
+    )
+
+
+async def decide_partitions(
+    decisions: Decisions, entropy: Entropy, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    # The random start of the placement is drawn here, because decisions are deterministic.
+    start = entropy.below(_START_MAX)
+    return await decisions.submit(lambda image: create_partitions(image, request, placement_start=start))
+
+
+def partitions_refused(request: CreatePartitionsRequest, refusal: Refusal) -> CreatePartitionsResponse:
+    results = {asked.name: refused_partitions(asked, refusal) for asked in request.topics}
+    return CreatePartitionsResponse(results=tuple(results.values()))

@@ -11,10 +11,7 @@ from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
-from kraft.server.kafka_listener.apis.create_partitions import CreatePartitionsApi
-from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
-from kraft.server.kafka_listener.apis.delete_topics import DeleteTopicsApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
 from kraft.server.kafka_listener.apis.describe_producers import DescribeProducersApi
@@ -37,14 +34,11 @@ def kafka_admin_apis(
 ) -> dict[ApiKey, Api]:
     """Return the admin APIs of one listener. `handlers.metadata` belongs to the same listener."""
     queries, forwarded = handlers.queries, handlers.forwarded
-    topics, partitions = forwarded.topics, forwarded.partition_changes
+    partitions = forwarded.partition_changes
     describe_cluster = DescribeClusterApi(handlers.metadata.handle, image, listener, broker_id)
     describe_topic_pages = DescribeTopicPartitionsApi(lambda request: describe_topic_partitions(image(), request))
     return {
-        ApiKey.CREATE_TOPICS: CreateTopicsApi(topics.create, handlers.describe_configs.in_effect_on_topic),
-        ApiKey.DELETE_TOPICS: DeleteTopicsApi(topics.delete),
         ApiKey.DELETE_RECORDS: DeleteRecordsApi(handlers.delete_records.handle),
-        ApiKey.CREATE_PARTITIONS: CreatePartitionsApi(partitions.create_partitions),
         ApiKey.ELECT_LEADERS: ElectLeadersApi(partitions.elect_leaders),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsApi(queries.list_partition_reassignments),

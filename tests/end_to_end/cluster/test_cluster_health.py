@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kraft.client import Admin, NewTopic
-from kraft.model.partitions import ReplicaAssignment
 from kraft.testing import Cluster
 from tests.support.command_line import run, run_kraft
 from tests.support.records import publish
@@ -55,7 +54,7 @@ def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: C
     assert run_kraft(cluster, "cluster", "health", "--quiet").stdout == ""
 
     with Admin(cluster.bootstrap_servers) as admin:
-        placed = [ReplicaAssignment(replicas=[1, 2, FULL_NODE])]
+        placed = [[1, 2, FULL_NODE]]
         admin.create_topics([NewTopic(topic="orders", configs={"min.insync.replicas": "1"}, assignments=placed)])
     publish(cluster.bootstrap_servers, "orders", range(10))
     full = f"broker {FULL_NODE} refuses appends in "
@@ -78,7 +77,7 @@ def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: C
 
 def test_a_command_that_waits_says_why_and_tells_below_its_error_what_is_wrong(cluster: Cluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
-        alone = [ReplicaAssignment(replicas=[2])]
+        alone = [[2]]
         admin.create_topics([NewTopic(topic="orders", configs={"min.insync.replicas": "1"}, assignments=alone)])
     cluster.node(2).kill()
     until(finds(cluster, CRITICAL, "1 partition without a leader: orders-0"), "the dead leader is not found")

@@ -10,13 +10,14 @@ import pytest
 
 from benchmarks.metadata_cluster import CLUSTER_ID, ScaleCluster, followed, scale_cluster
 from kraft.local.node_process import NodeProcess
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
 from kraft.model.follow_metadata import FollowMetadataRequest
 from kraft.model.ids import BrokerId
-from kraft.model.topics import CreateTopicsRequest, NewTopic
-from kraft.rpc.calls import CREATE_TOPICS
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
+from kraft.rpc.topic_calls import CREATE_TOPICS
+from kraft.wire.schema.create_topics import CreateTopicsRequest
 
 pytestmark = pytest.mark.real_time
 
@@ -27,8 +28,8 @@ DEADLINE_S = 60.0
 
 async def create_topics(cluster: ScaleCluster) -> None:
     for number in range(TOPICS):
-        topic = NewTopic(topic=f"topic-{number}", partitions=PARTITIONS, replication_factor=3)
-        await create(cluster, CreateTopicsRequest(topics=[topic], timeout_ms=int(DEADLINE_S * 1_000)))
+        topic = new_topic(f"topic-{number}", partitions=PARTITIONS, replication_factor=3)
+        await create(cluster, CreateTopicsRequest(topics=(topic,), timeout_ms=int(DEADLINE_S * 1_000)))
 
 
 async def create(cluster: ScaleCluster, request: CreateTopicsRequest) -> None:

@@ -19,12 +19,14 @@ from kraft.client import KraftError
 from kraft.client.aio import Admin
 from kraft.client.any_broker import check
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.new_topics import new_topic
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import Refusal
-from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
-from kraft.model.topics import CreateTopicsRequest, NewTopic
-from kraft.rpc.calls import CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.calls import INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.peers import Connections, Peer, Unreachable
+from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS
+from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kraft.wire.schema.create_topics import CreateTopicsRequest
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -268,15 +270,15 @@ def _value(image: MetadataImage, topic: str, what: str) -> int | None:
 
 
 async def _create_topic(node: Peer, topic: str, timeout_s: float) -> None:
-    new = NewTopic(topic=topic, partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[new], timeout_ms=int(timeout_s * 1_000))
-    (result,) = (await node.call(CREATE_TOPICS, request, timeout_s)).results
+    new = new_topic(topic, partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=(new,), timeout_ms=int(timeout_s * 1_000))
+    (result,) = (await node.call(CREATE_TOPICS, request, timeout_s)).topics
     check(result.error_code, result.error_message)
 
 
 async def _add_partition(node: Peer, topic: str, count: int, timeout_s: float) -> None:
-    new = NewPartitions(topic=topic, count=count)
-    request = CreatePartitionsRequest(topics=[new], timeout_ms=int(timeout_s * 1_000))
+    new = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=(new,), timeout_ms=int(timeout_s * 1_000), validate_only=False)
     (result,) = (await node.call(CREATE_PARTITIONS, request, timeout_s)).results
     check(result.error_code, result.error_message)
 

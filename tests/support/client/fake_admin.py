@@ -25,16 +25,11 @@ from kraft.model.brokers import (
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    TopicDescription,
-    TopicResult,
-    TopicResults,
-)
+from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -53,23 +48,26 @@ class FakeAdmin:
         self._cluster = cluster
         self._broker_id = broker_id
 
-    def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
+    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []
         for topic in request.topics:
-            code = ErrorCode.TOPIC_ALREADY_EXISTS if topic.topic in self._cluster.topics else ErrorCode.NONE
+            code = ErrorCode.TOPIC_ALREADY_EXISTS if topic.name in self._cluster.topics else ErrorCode.NONE
             if code is ErrorCode.NONE and not request.validate_only:
-                self._cluster.create(topic.topic, max(1, topic.partitions))
-                self._cluster.configs[topic.topic] = topic.configs
-            results.append(self._result(topic.topic, code))
-        return TopicResults(results=results)
+                self._cluster.create(topic.name, max(1, topic.num_partitions))
+                self._cluster.configs[topic.name] = {config.name: config.value or "" for config in topic.configs}
+            topic_id = self._cluster.topic_id(topic.name)
+            results.append(
+                CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=code, error_message=None)
+            )
+        return CreateTopicsResponse(topics=tuple(results))
 
-    def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
+    def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         results = []
-        for topic in request.topics:
-            known = self._cluster.topics.pop(topic, None)
+        for state in request.topics:
+            known = self._cluster.topics.pop(state.name or "", None)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NONE
-            results.append(self._result(topic, code))
-        return TopicResults(results=results)
+            results.append(DeletableTopicResult(name=state.name, error_code=code))
+        return DeleteTopicsResponse(responses=tuple(results))
 
     def describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
         names = request.topics or list(self._cluster.topics)
@@ -151,7 +149,7 @@ class FakeAdmin:
         self._cluster.quotas = self._cluster.quotas.replay(decision.records)
         return decision.response
 
-    def create_partitions(self, request: partition_changes.CreatePartitionsRequest) -> TopicResults:
+    def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         return self._carried_out(create_partitions(self._cluster.image, request, placement_start=0))
 
     def elect_leaders(self, request: partition_changes.ElectLeadersRequest) -> partition_changes.ElectLeadersResponse:
@@ -200,6 +198,3 @@ class FakeAdmin:
     def _carried_out(self, decision: Decision[Response]) -> Response:
         self._cluster.image = self._cluster.image.replay(decision.records)
         return decision.response
-
-    def _result(self, topic: str, code: ErrorCode) -> TopicResult:
-        return TopicResult(topic=topic, error_code=code, topic_id=self._cluster.topic_id(topic), partitions=1)

@@ -4,11 +4,11 @@ import pytest
 
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
+from kraft.client.values import NewTopic
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.configs import ConfigOperation, ConfigSource
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import NewTopic
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.client.clients import admin_of

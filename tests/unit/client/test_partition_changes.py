@@ -33,8 +33,7 @@ def with_admin(scenario: Callable[[FakeCluster, Admin], Awaitable[None]]) -> Non
 def test_partitions_are_added_placed_and_only_checked() -> None:
     async def scenario(cluster: FakeCluster, admin: Admin) -> None:
         cluster.place("orders", [1, 2])
-        result = await admin.create_partitions("orders", 3, validate_only=True)
-        assert result.partitions == 3
+        await admin.create_partitions("orders", 3, validate_only=True)
         await admin.create_partitions("orders", 2, [[3, 1]])
         (described,) = await admin.describe_topics(["orders"])
         assert [each.replicas for each in described.metadata.partitions][1:] == [[3, 1]]

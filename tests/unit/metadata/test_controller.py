@@ -16,16 +16,20 @@ from kraft.metadata.broker_decisions import (
     register_broker,
 )
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.partition_decisions import alter_partition, fail_replicas
 from kraft.metadata.records import MetadataRecord
-from kraft.metadata.topic_decisions import ControllerDefaults, create_topics, delete_topics
+from kraft.metadata.topic_decisions import ControllerDefaults, create_topics
+from kraft.metadata.topic_deletion import delete_topics
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kraft.wire.declaration import ZERO_UUID
+from kraft.wire.schema.create_topics import CreateTopicsRequest
+from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.support.cluster_images import CLUSTER, registration
 
 BROKERS = range(1, 5)
@@ -87,26 +91,27 @@ class Cluster:
         self._commit(fence_broker(self.image, broker_id, self.image.brokers[broker_id].broker_epoch).records)
 
     def create(self) -> None:
-        new_topic = NewTopic(
-            topic=self._data.draw(st.sampled_from(TOPICS)),
+        topic = new_topic(
+            self._data.draw(st.sampled_from(TOPICS)),
             partitions=self._data.draw(st.integers(1, 3)),
             replication_factor=self._data.draw(st.integers(1, 4)),
         )
         self._topics_made += 1
         decision = create_topics(
             self.image,
-            CreateTopicsRequest(topics=[new_topic], timeout_ms=0),
+            CreateTopicsRequest(topics=(topic,), timeout_ms=0),
             topic_ids=[UUID(int=self._topics_made)],
             placement_start=self._data.draw(st.integers(0, 20)),
             defaults=ControllerDefaults(),
         )
-        (result,) = decision.response.results
+        (result,) = decision.response.topics
         assert bool(decision.records) == (result.error_code == ErrorCode.NONE)
         self._commit(decision.records)
 
     def delete(self) -> None:
         name = self._data.draw(st.sampled_from(TOPICS))
-        self._commit(delete_topics(self.image, DeleteTopicsRequest(topics=[name], timeout_ms=0)).records)
+        state = DeleteTopicState(name=name, topic_id=ZERO_UUID)
+        self._commit(delete_topics(self.image, DeleteTopicsRequest(topics=(state,), timeout_ms=0)).records)
 
     def alter(self) -> None:
         partitions = [(topic, state) for topic in self.image.topics.values() for state in topic.partitions.values()]

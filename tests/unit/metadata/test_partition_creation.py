@@ -14,31 +14,36 @@ from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
-from kraft.model.partitions import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
-from kraft.model.topics import TopicResult, TopicResults
+from kraft.wire.schema.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
 
 
 def add(
-    image: MetadataImage, *topics: NewPartitions, validate_only: bool = False, start: int = 0
-) -> Decision[TopicResults]:
-    request = CreatePartitionsRequest(topics=list(topics), timeout_ms=1_000, validate_only=validate_only)
+    image: MetadataImage, *topics: CreatePartitionsTopic, validate_only: bool = False, start: int = 0
+) -> Decision[CreatePartitionsResponse]:
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=1_000, validate_only=validate_only)
     return create_partitions(image, request, placement_start=start)
 
 
-def to(count: int, *assignments: list[int], topic: str = "orders") -> NewPartitions:
-    placed = [ReplicaAssignment(replicas=replicas) for replicas in assignments]
-    return NewPartitions(topic=topic, count=count, assignments=placed)
+def to(count: int, *assignments: list[int], topic: str = "orders") -> CreatePartitionsTopic:
+    placed = tuple(CreatePartitionsAssignment(broker_ids=tuple(replicas)) for replicas in assignments)
+    return CreatePartitionsTopic(name=topic, count=count, assignments=placed or None)
 
 
 def replicas(image: MetadataImage) -> list[tuple[int, ...]]:
     return [tuple(each.replicas) for each in image.topics[ORDERS].partitions.values()]
 
 
-def refusal(decision: Decision[TopicResults]) -> tuple[ErrorCode, str]:
+def refusal(decision: Decision[CreatePartitionsResponse]) -> tuple[int, str]:
     (result,) = decision.response.results
     assert decision.records == []
-    return result.error_code, result.error_message
+    return result.error_code, result.error_message or ""
 
 
 def without(image: MetadataImage, broker_id: int) -> MetadataImage:
@@ -49,9 +54,9 @@ def without(image: MetadataImage, broker_id: int) -> MetadataImage:
 def test_added_partitions_go_on_where_the_placement_ended() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], [3, 1], [1, 3])
     decision = add(image, to(7))
-    assert decision.response.results == [
-        TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=ORDERS, partitions=7, replication_factor=2)
-    ]
+    assert decision.response.results == (
+        CreatePartitionsTopicResult(name="orders", error_code=ErrorCode.NONE, error_message=None),
+    )
     after = image.replay(decision.records)
     assert replicas(after)[4:] == [(2, 1), (3, 2), (1, 2)]
     for number in (4, 5, 6):
@@ -152,7 +157,7 @@ def test_each_topic_is_decided_on_its_own() -> None:
     assert [result.error_code for result in decision.response.results] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUEST,
+        # It is there twice, and has one result.
         ErrorCode.INVALID_REQUEST,
     ]
     assert len(decision.records) == 1

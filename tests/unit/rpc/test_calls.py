@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
-from kraft.model.topics import DeleteTopicsRequest, TopicResults
-from kraft.rpc import calls, cluster_calls, group_calls, transaction_calls
+from kraft.rpc import calls, cluster_calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
+from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
-ROWS = [row for table in (calls, cluster_calls, group_calls, transaction_calls) for row in vars(table).values()]
+ROWS = [
+    row for table in (calls, cluster_calls, group_calls, topic_calls, transaction_calls) for row in vars(table).values()
+]
 Declared = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any]
 DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
 
@@ -36,6 +38,6 @@ def test_the_values_of_a_row_have_the_fields_of_its_messages(row: Declared) -> N
 def test_a_row_whose_values_are_not_those_of_its_messages_fails() -> None:
     admin = service_of(admin_pb2.DESCRIPTOR, "Admin")
     with pytest.raises(TypeError, match="DeleteTopicsRequest and message CreateTopicsRequest differ"):
-        _ = Call(admin, "CreateTopics", DeleteTopicsRequest, TopicResults).request.converters
+        _ = Call(admin, "CreateTopics", DeleteTopicsRequest, DeleteTopicsResponse).request.converters
     with pytest.raises(KeyError):
-        Call(admin, "CreateTopic", DeleteTopicsRequest, TopicResults)
+        Call(admin, "CreateTopic", DeleteTopicsRequest, DeleteTopicsResponse)

@@ -1,13 +1,8 @@
 """Mappings of Kafka's messages; this file does not postpone annotations, because it declares some."""
 
-from typing import Any
 from uuid import UUID
 
 import pytest
-from google.protobuf import text_format
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
 
 from kraft.rpc import calls
 from kraft.rpc.mapping import Mapping
@@ -16,6 +11,7 @@ from kraft.wire import declaration as wire
 from kraft.wire.declaration import replace
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
 from tests.support.quotas import alteration, asked
+from tests.unit.rpc.message_classes import message_class
 
 TOPIC_ID = UUID(int=7)
 
@@ -47,8 +43,7 @@ class _Numbers(wire.Message, key=1, versions="0-3", flexible="none"):
     before: wire.Bool = wire.field("0-2", default=True)
 
 
-_PROTO = """
-name: "tests/numbers.proto" package: "tests" syntax: "proto3"
+_MESSAGES = """
 message_type { name: "Item" field { name: "number" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL } }
 message_type { name: "Items"
   field { name: "values" number: 1 type: TYPE_MESSAGE type_name: ".tests.Item" label: LABEL_REPEATED } }
@@ -59,15 +54,15 @@ message_type { name: "Numbers"
   field { name: "items" number: 3 type: TYPE_MESSAGE type_name: ".tests.Items" label: LABEL_OPTIONAL }
   field { name: "first" number: 4 type: TYPE_MESSAGE type_name: ".tests.Item" label: LABEL_OPTIONAL }
   oneof_decl { name: "_limit" } }
+message_type { name: "Plain"
+  field { name: "names" number: 1 type: TYPE_STRING label: LABEL_REPEATED }
+  field { name: "limit" number: 2 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "ids" number: 3 type: TYPE_BYTES label: LABEL_REPEATED }
+  field { name: "one_id" number: 4 type: TYPE_BYTES label: LABEL_OPTIONAL } }
 """
 
-
-def message_class() -> type[Any]:
-    file = text_format.Parse(_PROTO, FileDescriptorProto())
-    pool = DescriptorPool()
-    pool.Add(file)
-    found: type[Any] = GetMessageClass(pool.FindMessageTypeByName("tests.Numbers"))
-    return found
+NUMBERS = message_class("Numbers", _MESSAGES)
+PLAIN = message_class("Plain", _MESSAGES)
 
 
 @pytest.mark.parametrize("names", [None, (), ("a", "")])
@@ -76,43 +71,52 @@ def message_class() -> type[Any]:
 def test_null_and_empty_are_distinguished_where_the_proto_file_does(
     names: tuple[str, ...] | None, items: tuple[_Item, ...] | None, first: _Item | None
 ) -> None:
-    mapping = Mapping(_Numbers, message_class())
+    mapping = Mapping(_Numbers, NUMBERS)
     value = _Numbers(names=names, limit=0, items=items, first=first)
     data = mapping.serialize(mapping.to_message(value))
     assert mapping.to_value(mapping.parse(data)) == value
 
 
 def test_what_is_absent_has_kafkas_default() -> None:
-    value = Mapping(_Numbers, message_class()).to_value(message_class()())
+    value = Mapping(_Numbers, NUMBERS).to_value(NUMBERS())
     # `before` is in older versions only, so the proto file does not have it.
     assert value == _Numbers(names=None, limit=60_000, items=None, first=None, before=True)
 
 
 class _Limited(wire.Message, key=1, versions="0-3", flexible="none"):
-    topics: wire.Array[wire.String]
-    timeout_ms: wire.Int32 = 60_000
-    topic_ids: wire.Array[wire.Uuid]
+    names: wire.Array[wire.String]
+    limit: wire.Int32 = 60_000
+    ids: wire.Array[wire.Uuid]
+    one_id: wire.Uuid
 
 
 def test_a_default_that_no_absence_can_stand_for_is_noticed_when_the_mapping_is_built() -> None:
-    mapping = Mapping(_Limited, admin_pb2.DeleteTopicsRequest)
-    with pytest.raises(TypeError, match=r"DeleteTopicsRequest.timeout_ms has to be optional: its default is 60000"):
-        mapping.to_value(admin_pb2.DeleteTopicsRequest())
+    with pytest.raises(TypeError, match=r"Plain.limit has to be optional: its default is 60000"):
+        Mapping(_Limited, PLAIN).to_value(PLAIN())
 
 
-class _Deletion(wire.Message, key=1, versions="0-3", flexible="none"):
-    topics: wire.Array[wire.String] | None
-    timeout_ms: wire.Int32
-    topic_ids: wire.Array[wire.Uuid]
+class _Plain(wire.Message, key=1, versions="0-3", flexible="none"):
+    names: wire.Array[wire.String] | None
+    limit: wire.Int32
+    ids: wire.Array[wire.Uuid]
+    one_id: wire.Uuid
     before: wire.Bool = wire.field("0-2", default=True)
 
 
+def test_an_array_that_is_only_repeated_is_null_when_it_is_empty() -> None:
+    mapping = Mapping(_Plain, PLAIN)
+    for names in (None, ("a", "")):
+        value = _Plain(names=names, limit=1, ids=(), one_id=TOPIC_ID)
+        assert mapping.to_value(mapping.to_message(value)) == value
+    assert mapping.to_value(PLAIN()).names is None
+
+
 def test_the_id_that_means_none_has_no_bytes() -> None:
-    mapping = Mapping(_Deletion, admin_pb2.DeleteTopicsRequest)
-    value = _Deletion(topics=None, timeout_ms=5, topic_ids=(TOPIC_ID, wire.ZERO_UUID))
+    mapping = Mapping(_Plain, PLAIN)
+    value = _Plain(names=None, limit=5, ids=(TOPIC_ID, wire.ZERO_UUID), one_id=wire.ZERO_UUID)
     message = mapping.to_message(value)
-    assert list(message.topic_ids) == [TOPIC_ID.bytes, b""]
+    assert (list(message.ids), message.one_id) == ([TOPIC_ID.bytes, b""], b"")
     assert mapping.to_value(message) == value
-    message.topic_ids.append(b"short")
+    message.ids.append(b"short")
     with pytest.raises(ValueError, match="an id must have 16 bytes, not 5"):
         mapping.to_value(message)

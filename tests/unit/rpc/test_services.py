@@ -8,6 +8,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
+from kraft.metadata.new_topics import new_topic
 from kraft.model import delete_records as values
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError, Refusal
@@ -19,27 +20,21 @@ from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    CreatePartitionsRequest,
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    NewPartitions,
     OngoingReassignment,
     PartitionResult,
     Reassignment,
-    ReplicaAssignment,
 )
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.topics import CreateTopicsRequest, NewTopic, TopicResults
 from kraft.rpc import services
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
     DELETE_RECORDS,
     DESCRIBE_QUORUM,
     ELECT_LEADERS,
@@ -58,6 +53,14 @@ from kraft.rpc.services import (
     Service,
     in_order,
 )
+from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS
+from kraft.wire.schema.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kraft.wire.schema.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tests.support.rpc_servers import public_service, served
 from tests.unit.rpc.gated_streams import CALL_S, NO_PARTITIONS, Context, Gates, gathered, numbers, settle
 
@@ -210,7 +213,7 @@ async def test_a_long_poll_is_cancelled_when_its_client_disconnects() -> None:
 
 
 async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_its_line() -> None:
-    async def refuse(_: object) -> TopicResults:
+    async def refuse(_: object) -> CreateTopicsResponse:
         raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
 
     async def describe(_: DescribeQuorumRequest) -> QuorumDescription:
@@ -220,7 +223,7 @@ async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_
     async with served(admin) as (connections, address):
         peer = connections.peer(address)
         with pytest.raises(Refusal) as refused:
-            await peer.call(CREATE_TOPICS, CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
+            await peer.call(CREATE_TOPICS, CreateTopicsRequest(topics=(), timeout_ms=1), CALL_S)
         assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
         assert refused.value.message == "this is not the active controller; controller 2 is"
         with pytest.raises(Refusal) as refused:
@@ -359,17 +362,17 @@ async def test_a_request_of_many_elements_arrives_whole_and_one_of_too_many_is_r
 
 @pytest.mark.parametrize("count", [ADMIN_ITEMS_MAX, ADMIN_ITEMS_MAX + 1])
 async def test_a_call_of_the_admin_service_names_no_more_things_than_allowed(count: int) -> None:
-    async def create(request: CreateTopicsRequest) -> TopicResults:
-        return TopicResults(results=[])
+    async def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=())
 
-    topics = [NewTopic(topic="t", configs={"a": "b"})] * count
+    topics = (new_topic("t", configs={"a": "b"}),) * count
     async with served(public_service(create_topics=create)) as (connections, address):
         calling = connections.peer(address).call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=1), 30)
         if count > ADMIN_ITEMS_MAX:
             with pytest.raises(KraftError, match="names 16385 things"):
                 await calling
         else:
-            assert (await calling).results == []
+            assert (await calling).topics == ()
 
 
 async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
@@ -382,7 +385,8 @@ async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer
     elections = ElectLeadersRequest(
         election_type=ElectionType.UNCLEAN, partitions=[], all_partitions=True, timeout_ms=7
     )
-    growing = NewPartitions(topic="orders", count=4, assignments=[ReplicaAssignment(replicas=[2, 1])])
+    placed = CreatePartitionsAssignment(broker_ids=(2, 1))
+    growing = CreatePartitionsTopic(name="orders", count=4, assignments=(placed,))
     heard: list[object] = []
 
     def answers(response: object) -> Callable[[object], Awaitable[object]]:
@@ -393,16 +397,16 @@ async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer
         return answer
 
     admin = public_service(
-        create_partitions=answers(TopicResults(results=[])),
+        create_partitions=answers(CreatePartitionsResponse(results=())),
         elect_leaders=answers(ElectLeadersResponse(results=[result])),
         alter_partition_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
         list_partition_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
     )
     everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
-    more = CreatePartitionsRequest(topics=[growing], timeout_ms=7, validate_only=True)
+    more = CreatePartitionsRequest(topics=(growing,), timeout_ms=7, validate_only=True)
     async with served(admin) as (connections, address):
         peer = connections.peer(address)
-        assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == []
+        assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == ()
         assert (await peer.call(ELECT_LEADERS, elections, CALL_S)).results == [result]
         assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
         assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]

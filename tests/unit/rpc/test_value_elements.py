@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.model.classic_groups import SyncGroup
 from kraft.model.configs import ConfigResourceType
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest
-from kraft.model.topics import NewTopic
 from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.value_elements import count_value_elements
@@ -25,7 +25,12 @@ def resources(count: int, keys: int) -> DescribeConfigsRequest:
 
 def test_elements_of_lists_inside_of_others_and_of_mappings_count() -> None:
     assert count_value_elements(resources(3, 2), ENOUGH) == 3 + 6
-    assert count_value_elements(NewTopic(topic="orders", configs={"a": "1", "b": "2"}), ENOUGH) == 2
+    assert (
+        count_value_elements(
+            SyncGroup(group_id="a", generation=1, member_id="b", assignments={"a": b"1", "b": b"2"}), ENOUGH
+        )
+        == 2
+    )
 
 
 def test_a_value_without_lists_has_no_elements() -> None:

@@ -11,7 +11,7 @@ from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import BrokerConfigSet
 from kraft.model.errors import ErrorCode
 from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-from kraft.rpc import calls, group_calls, transaction_calls
+from kraft.rpc import calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, REPLICA_FETCH, WRITE_TXN_MARKERS
 from kraft.server.config.components import LogMaintenance
@@ -78,7 +78,7 @@ async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_a
 def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path: Path) -> None:
     def look() -> None:
         served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()}
-        rows = [each for table in (calls, group_calls, transaction_calls) for each in vars(table).values()]
+        rows = [each for table in (calls, group_calls, topic_calls, transaction_calls) for each in vars(table).values()]
         public = {row for row in rows if isinstance(row, Call | Stream)}
         assert served == {*public, REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS}
 

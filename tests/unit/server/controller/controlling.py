@@ -13,6 +13,8 @@ from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
+from kraft.server.handlers.topics import decide_creation
+from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.support.cluster_images import CLUSTER, registration
 from tests.support.virtual_time import LoopClock, Unchanging
 from tests.unit.server.controller.fake_quorum import FakeQuorum
@@ -28,13 +30,21 @@ class Parts:
         config = ControllerConfig(
             cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
         )
-        self.controller = QuorumController(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
+        self.controller = QuorumController(config, LoopClock(), nobody_listens=self._nobody_listens)
         self.calls = self.controller.cluster_calls
         self.quorum = FakeQuorum(self.controller.host, commits_at_once=True)
         self.controller.attach(self.quorum)
 
     async def _nobody_listens(self, _: Sequence[Endpoint]) -> bool:
         return False
+
+    async def create_topics(self, *topics: CreatableTopic) -> CreateTopicsResponse:
+        return await decide_creation(
+            self.controller.host,
+            Unchanging(),
+            lambda _: ControllerDefaults(),
+            CreateTopicsRequest(topics=topics, timeout_ms=1),
+        )
 
     def broker(self, broker_id: int) -> BrokerRegistration:
         return self.controller.host.image.brokers[BrokerId(broker_id)]

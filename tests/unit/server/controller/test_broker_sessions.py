@@ -11,11 +11,11 @@ from uuid import UUID
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from kraft.metadata.new_topics import new_topic
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.model.topics import CreateTopicsRequest, NewTopic
 from tests.support.cluster_images import registration
 from tests.support.server.replicas import until
 from tests.unit.server.controller.controlling import SESSION_S, Parts, controller
@@ -34,8 +34,7 @@ async def two_brokers_in_service() -> AsyncIterator[tuple[Parts, list[BrokerEpoc
         epochs = [await parts.register(broker_id) for broker_id in (1, 2)]
         for broker_id, epoch in enumerate(epochs, start=1):
             await parts.beat(broker_id, epoch)
-        topics = [NewTopic(topic="orders", partitions=4, replication_factor=2)]
-        await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+        await parts.create_topics(new_topic("orders", partitions=4, replication_factor=2))
         yield parts, epochs
 
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import (
     ClusterInitialised,
 )
@@ -14,7 +15,6 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch
-from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
 from tests.support.cluster_images import CLUSTER
@@ -29,8 +29,7 @@ async def test_replica_failures_are_taken_from_registered_brokers_only() -> None
     async with controller() as parts:
         for broker_id in (1, 2):
             await parts.beat(broker_id, await parts.register(broker_id))
-        topics = [NewTopic(topic="orders", replication_factor=2)]
-        await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+        await parts.create_topics(new_topic("orders", replication_factor=2))
         (topic,) = parts.controller.host.image.topics.values()
         leader = topic.partitions[0].leader
         report = FailReplicasRequest(

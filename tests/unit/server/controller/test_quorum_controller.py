@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.features import UnsupportedFeatureLevel
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import (
     BrokerConfigSet,
     BrokerUnfenced,
@@ -23,8 +24,8 @@ from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
-from kraft.rpc import calls, cluster_calls
+from kraft.model.topics import DescribeTopicsRequest
+from kraft.rpc import calls, cluster_calls, topic_calls
 from kraft.rpc.call import Call, ServerStream
 from kraft.server.apis.table import APIS
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
@@ -58,8 +59,7 @@ async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
         ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
         assert (await parts.calls.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
         for refused in (
-            parts.controller.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
-            parts.controller.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
+            parts.create_topics(),
             parts.controller.describe_quorum(DescribeQuorumRequest()),
         ):
             with pytest.raises(Refusal, match="NOT_CONTROLLER"):
@@ -69,14 +69,13 @@ async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
 # --- topics ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> None:
+async def test_a_topic_is_created_described_and_changed_by_its_leader() -> None:
     async with controller() as parts:
         for broker_id in (1, 2):
             await parts.beat(broker_id, await parts.register(broker_id))
         node = parts.controller
-        topics = [NewTopic(topic="orders", replication_factor=2)]
-        created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
-        assert [result.error_code for result in created.results] == [ErrorCode.NONE]
+        created = await parts.create_topics(new_topic("orders", replication_factor=2))
+        assert [result.error_code for result in created.topics] == [ErrorCode.NONE]
         (described,) = (await describe_topics(node.host.image, DescribeTopicsRequest(topics=[]))).topics
         (partition,) = described.metadata.partitions
         assert sorted(partition.replicas) == [1, 2]
@@ -92,11 +91,6 @@ async def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() 
             )
         )
         assert refused.error_code is ErrorCode.UNKNOWN_TOPIC_ID
-        deleted = await node.delete_topics(DeleteTopicsRequest(topics=["orders", "none"], timeout_ms=1))
-        assert [result.error_code for result in deleted.results] == [
-            ErrorCode.NONE,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
 
 
 async def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
@@ -253,7 +247,7 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async with controller() as parts:
         served = {each.call.method for each in parts.controller.served()}
     served |= {each.call.method for each in APIS if each.call is not None and each.at_controller is not None}
-    rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+    rows = [row for table in (calls, cluster_calls, topic_calls) for row in vars(table).values()]
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
     # All other calls need a broker's logs.
     of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")

@@ -9,30 +9,39 @@ from uuid import UUID
 from structlog.testing import capture_logs
 
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_decisions import ControllerDefaults, create_topics
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import CreateTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import processes
 from kraft.server.coordinator import internal_topic
 from kraft.server.coordinator.internal_topic import InternalTopic
+from kraft.wire.schema.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tests.support.cluster_images import cluster
 from tests.support.server.fake_controllers import FakeControllers
 from tests.support.server.replicas import settle
 from tests.unit.server.config.files import COMBINED
 
-CREATED = TopicResults(results=[TopicResult(topic=OFFSETS_TOPIC, error_code=ErrorCode.NONE)])
-EXISTS = TopicResults(results=[TopicResult(topic=OFFSETS_TOPIC, error_code=ErrorCode.TOPIC_ALREADY_EXISTS)])
-TOO_FEW = TopicResults(
-    results=[
-        TopicResult(
-            topic=OFFSETS_TOPIC, error_code=ErrorCode.INVALID_REPLICATION_FACTOR, error_message="1 broker is too few"
-        )
-    ]
-)
+
+def configs(topic: CreatableTopic) -> dict[str, str | None]:
+    return {config.name: config.value for config in topic.configs}
+
+
+def result(code: ErrorCode, message: str | None = None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=OFFSETS_TOPIC, error_code=code, error_message=message)
+
+
+CREATED = CreateTopicsResponse(topics=(result(ErrorCode.NONE),))
+EXISTS = CreateTopicsResponse(topics=(result(ErrorCode.TOPIC_ALREADY_EXISTS),))
+TOO_FEW = CreateTopicsResponse(topics=(result(ErrorCode.INVALID_REPLICATION_FACTOR, "1 broker is too few"),))
 
 
 def offsets_topic(
@@ -50,7 +59,7 @@ def transactions_topic(tmp_path: Path, *settings: str, brokers: int = 1) -> Inte
 def _topic(
     tmp_path: Path,
     name: str,
-    plan: Callable[[NodeConfig, bool], NewTopic],
+    plan: Callable[[NodeConfig, bool], CreatableTopic],
     *settings: str,
     brokers: int,
     controllers: FakeControllers | None = None,
@@ -67,8 +76,8 @@ def _no_crash(reason: str) -> None:
 
 
 def test_it_is_compacted_and_has_kafkas_size(tmp_path: Path) -> None:
-    assert offsets_topic(tmp_path, brokers=3).plan() == NewTopic(
-        topic=OFFSETS_TOPIC,
+    assert offsets_topic(tmp_path, brokers=3).plan() == new_topic(
+        OFFSETS_TOPIC,
         partitions=50,
         replication_factor=3,
         configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
@@ -82,7 +91,7 @@ def test_settings_shape_it(tmp_path: Path) -> None:
         "offsets.topic.segment.bytes=5000",
     )
     plan = offsets_topic(tmp_path, *settings).plan()
-    assert (plan.partitions, plan.replication_factor, plan.configs["segment.bytes"]) == (4, 2, "5000")
+    assert (plan.num_partitions, plan.replication_factor, configs(plan)["segment.bytes"]) == (4, 2, "5000")
 
 
 def test_a_node_that_is_the_whole_cluster_has_one_replica_unless_it_is_told_otherwise(tmp_path: Path) -> None:
@@ -109,8 +118,8 @@ def test_a_machine_that_is_the_whole_cluster_has_one_replica_too(tmp_path: Path)
 
 
 def test_transactions_are_never_lost_by_an_unclean_election(tmp_path: Path) -> None:
-    assert transactions_topic(tmp_path, brokers=3).plan() == NewTopic(
-        topic=TRANSACTIONS_TOPIC,
+    assert transactions_topic(tmp_path, brokers=3).plan() == new_topic(
+        TRANSACTIONS_TOPIC,
         partitions=50,
         replication_factor=3,
         configs={
@@ -125,20 +134,20 @@ def test_transactions_are_never_lost_by_an_unclean_election(tmp_path: Path) -> N
 
 def test_min_isr_of_transactions_is_never_above_the_replication_factor(tmp_path: Path) -> None:
     plan = transactions_topic(tmp_path).plan()
-    assert (plan.replication_factor, plan.configs["min.insync.replicas"]) == (1, "1")
+    assert (plan.replication_factor, configs(plan)["min.insync.replicas"]) == (1, "1")
     settings = ("transaction.state.log.replication.factor=2", "transaction.state.log.num.partitions=3")
     plan = transactions_topic(tmp_path, *settings, "transaction.state.log.segment.bytes=5000").plan()
-    assert (plan.partitions, plan.replication_factor, plan.configs["min.insync.replicas"]) == (3, 2, "2")
-    assert plan.configs["segment.bytes"] == "5000"
+    assert (plan.num_partitions, plan.replication_factor, configs(plan)["min.insync.replicas"]) == (3, 2, "2")
+    assert configs(plan)["segment.bytes"] == "5000"
 
 
 def test_the_controller_accepts_the_plan(tmp_path: Path) -> None:
 
-    request = CreateTopicsRequest(topics=[offsets_topic(tmp_path).plan()], timeout_ms=1)
+    request = CreateTopicsRequest(topics=(offsets_topic(tmp_path).plan(),), timeout_ms=1)
     decision = create_topics(
         cluster(1), request, topic_ids=[UUID(int=9)], placement_start=0, defaults=ControllerDefaults()
     )
-    assert decision.response.results[0].error_code is ErrorCode.NONE
+    assert decision.response.topics[0].error_code is ErrorCode.NONE
 
 
 async def test_it_is_created_once_and_clients_retry_meanwhile(tmp_path: Path) -> None:

@@ -13,14 +13,21 @@ from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicDescription, TopicResult, TopicResults
+from kraft.model.topics import DescribeTopicsRequest, TopicDescription
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import CREATED_AT_ONCE, MetadataHandler
+from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.support.cluster_images import CLUSTER, cluster, epoch_of, with_topic
 from tests.support.server.fake_controllers import FakeControllers
+
+
+def created(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    results = (CreatableTopicResult(name=new.name, error_code=code, error_message=None) for new in request.topics)
+    return CreateTopicsResponse(topics=tuple(results))
+
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], isr=[2])
 
@@ -98,22 +105,20 @@ def test_an_unknown_topic_is_created_only_if_client_and_broker_allow_it() -> Non
     ],
 )
 def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, code: ErrorCode) -> None:
-    def create(request: CreateTopicsRequest) -> TopicResults:
-        return TopicResults(
-            results=[TopicResult(topic=new.topic, error_code=controllers_code) for new in request.topics]
-        )
+    def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return created(request, controllers_code)
 
     controllers = FakeControllers(create_topics=create)
     request = MetadataRequest(topics=["payments", "orders", "payments"], allow_auto_topic_creation=True)
     response = ask(request, controllers=controllers, auto_create=True)
     assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE]
     (asked,) = controllers.requests("create_topics")
-    assert [new.topic for new in asked.topics] == ["payments"]
+    assert [new.name for new in asked.topics] == ["payments"]
 
 
 def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_again() -> None:
-    def create(request: CreateTopicsRequest) -> TopicResults:
-        return TopicResults(results=[TopicResult(topic=new.topic, error_code=ErrorCode.NONE) for new in request.topics])
+    def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return created(request, ErrorCode.NONE)
 
     controllers = FakeControllers(create_topics=create)
     names = [f"topic {number}" for number in range(3 * CREATED_AT_ONCE)]
@@ -121,7 +126,7 @@ def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_ag
         MetadataRequest(topics=names, allow_auto_topic_creation=True), controllers=controllers, auto_create=True
     )
     (asked,) = controllers.requests("create_topics")
-    assert [new.topic for new in asked.topics] == names[:CREATED_AT_ONCE]
+    assert [new.name for new in asked.topics] == names[:CREATED_AT_ONCE]
     assert {topic.error_code for topic in response.topics} == {ErrorCode.LEADER_NOT_AVAILABLE}
 
 

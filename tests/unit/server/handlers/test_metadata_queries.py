@@ -9,11 +9,8 @@ from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.partitions import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, Reassignment
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.rpc.call import Call
-from kraft.rpc.calls import (
-    DESCRIBE_BROKERS,
-    DESCRIBE_TOPICS,
-    LIST_PARTITION_REASSIGNMENTS,
-)
+from kraft.rpc.calls import DESCRIBE_BROKERS, LIST_PARTITION_REASSIGNMENTS
+from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from tests.support.cluster_images import cluster, with_topic
 

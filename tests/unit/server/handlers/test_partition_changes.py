@@ -11,16 +11,13 @@ from kraft.metadata.configs import broker_defaults
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
-    CreatePartitionsRequest,
     ElectionType,
     ElectLeadersRequest,
-    NewPartitions,
     PartitionName,
     Reassignment,
 )
@@ -32,7 +29,6 @@ from tests.support.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.loader import Loader
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], isr=[2, 1])
-GROW = CreatePartitionsRequest(topics=[NewPartitions(topic="orders", count=3)], timeout_ms=30_000)
 ELECT = ElectLeadersRequest(
     election_type=ElectionType.PREFERRED, partitions=[PartitionName(topic="orders", partition=0)], timeout_ms=30_000
 )
@@ -44,10 +40,6 @@ NONE_ACTIVE = NoController("no controller is active: 1@localhost:9093 cannot be 
 
 def handler(controllers: FakeControllers, loader: Loader) -> PartitionChangesHandler:
     return PartitionChangesHandler(controllers.forwarder(loader), {}, KAFKA_DEFAULTS)
-
-
-def grown(image: MetadataImage) -> MetadataImage:
-    return image.replay(create_partitions(image, GROW, placement_start=0).records)
 
 
 def elected(image: MetadataImage) -> MetadataImage:
@@ -73,14 +65,11 @@ async def test_changed_partitions_are_answered_when_this_broker_has_applied_them
     loader = Loader()
     asked = handler(
         FakeControllers(
-            create_partitions=create_partitions(IMAGE, GROW, placement_start=0).response,
             elect_leaders=elect_leaders(IMAGE, ELECT).response,
             alter_partition_reassignments=alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response,
         ),
         loader,
     )
-    loader.image = IMAGE
-    await answered_only_after(asked.create_partitions(GROW), loader, grown(IMAGE))
     loader.image = IMAGE
     await answered_only_after(asked.elect_leaders(ELECT), loader, elected(IMAGE))
     loader.image = IMAGE
@@ -130,12 +119,8 @@ async def test_what_was_refused_is_not_waited_for() -> None:
 
 
 async def test_without_a_controller_the_answer_is_that_time_ran_out() -> None:
-    controllers = FakeControllers(
-        create_partitions=NONE_ACTIVE, elect_leaders=NONE_ACTIVE, alter_partition_reassignments=NONE_ACTIVE
-    )
+    controllers = FakeControllers(elect_leaders=NONE_ACTIVE, alter_partition_reassignments=NONE_ACTIVE)
     asked = handler(controllers, Loader(IMAGE))
-    (result,) = (await asked.create_partitions(GROW)).results
-    assert (result.topic, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
     assert (await asked.elect_leaders(ELECT)).error_code is ErrorCode.REQUEST_TIMED_OUT
     assert (await asked.alter_reassignments(MOVE)).error_code is ErrorCode.REQUEST_TIMED_OUT
 

@@ -11,7 +11,7 @@ from kraft.metadata.records import BrokerFenced, PartitionChanged
 from kraft.model import metadata
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicResult, TopicResults
+from kraft.model.topics import DescribeTopicsRequest
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
@@ -19,6 +19,7 @@ from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
 from kraft.wire.declaration import ZERO_UUID
+from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kraft.wire.schema.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -122,8 +123,9 @@ def test_a_name_that_no_topic_can_have_is_refused_for_good(name: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_that_does_not_exist_is_created_when_the_client_lets_us(version: int) -> None:
-    def create(request: CreateTopicsRequest) -> TopicResults:
-        return TopicResults(results=[TopicResult(topic=new.topic, error_code=ErrorCode.NONE) for new in request.topics])
+    def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        created = (CreatableTopicResult(name=new.name, error_code=0, error_message=None) for new in request.topics)
+        return CreateTopicsResponse(topics=tuple(created))
 
     controllers = FakeControllers(create_topics=create)
     response = ask(version, "payments", "orders", controllers=controllers)

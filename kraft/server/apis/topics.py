@@ -1,0 +1,51 @@
+"""APIs for topics: their creation and deletion, and more partitions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from kraft.metadata.topic_deletion import delete_topics
+from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.handlers import decided, forwarded
+from kraft.server.handlers import topics
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.wire.api_keys import ApiKey
+
+TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
+    Api(
+        key=ApiKey.CREATE_TOPICS,
+        call=CREATE_TOPICS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: partial(
+            topics.create, broker.forwarder, DescribeConfigsHandler(broker.config, broker.image)
+        ),
+        at_controller=lambda controller: partial(
+            topics.decide_creation, controller.decisions, controller.entropy, controller.new_topic_defaults
+        ),
+        # Either is enough: for all names, or for this one.
+        needs=(Permission(Operation.CREATE, Resource.CLUSTER), Permission(Operation.CREATE, Resource.TOPIC)),
+        refused=topics.creation_refused,
+    ),
+    Api(
+        key=ApiKey.DELETE_TOPICS,
+        call=DELETE_TOPICS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: partial(topics.delete, broker.forwarder, broker.config.topics.deletion_enabled),
+        at_controller=decided(delete_topics),
+        needs=(Permission(Operation.DELETE, Resource.TOPIC),),
+        refused=topics.deletion_refused,
+        from_version=topics.deletion_from_version,
+        to_version=topics.deletion_to_version,
+    ),
+    Api(
+        key=ApiKey.CREATE_PARTITIONS,
+        call=CREATE_PARTITIONS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=forwarded(CREATE_PARTITIONS, topics.has_grown),
+        at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
+        needs=(Permission(Operation.ALTER, Resource.TOPIC),),
+        refused=topics.partitions_refused,
+    ),
+)
