@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from kraft.model.brokers import BrokerDescription
     from kraft.model.client_quotas import QuotaMatch
     from kraft.model.configs import ConfigSource
-    from kraft.model.describe_producers import ActiveProducer
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.groups import ListedGroup
     from kraft.model.ids import TopicPartition
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from kraft.rpc.peers import Unreachable
 
 __all__ = [
-    "ActiveProducer",
     "Admin",
     "ArrowChunk",
     "BrokerDescription",
@@ -170,7 +168,6 @@ _HOMES = {
     "kraft.log.format.record_codec": ("RecordColumns",),
     "kraft.model.brokers": ("BrokerDescription",),
     "kraft.model.configs": ("ConfigSource",),
-    "kraft.model.describe_producers": ("ActiveProducer",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.groups": ("ListedGroup",),
     "kraft.model.ids": ("TopicPartition",),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import describe_producers as producers
 from kraft.model import transactions as values
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import transactions_pb2
+from kraft.wire.schema.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 _TRANSACTIONS: Final = service_of(transactions_pb2.DESCRIPTOR, "Transactions")
 
@@ -22,7 +22,7 @@ DESCRIBE_TRANSACTIONS: Final = Call(
     _TRANSACTIONS, "DescribeTransactions", values.DescribeTransactionsRequest, values.DescribeTransactionsResponse
 )
 DESCRIBE_PRODUCERS: Final = Call(
-    _TRANSACTIONS, "DescribeProducers", producers.DescribeProducersRequest, producers.DescribeProducersResponse
+    _TRANSACTIONS, "DescribeProducers", DescribeProducersRequest, DescribeProducersResponse
 )
 ABORT_TRANSACTION: Final = Call(
     _TRANSACTIONS, "AbortTransaction", values.AbortTransactionRequest, values.AbortTransactionResponse

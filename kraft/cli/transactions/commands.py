@@ -31,7 +31,8 @@ from kraft.cli.transactions.choice import BrokerIdOption
 from kraft.cli.transactions.search import find_hanging
 
 if TYPE_CHECKING:
-    from kraft.client import ActiveProducer, TransactionDescription
+    from kraft.client import TransactionDescription
+    from kraft.wire.schema.describe_producers import ProducerState
 
 app = typer.Typer(help="Show transactions and producers; end hanging ones.", no_args_is_help=True)
 
@@ -157,7 +158,7 @@ def describe_producers(
             each.producer_epoch,
             each.coordinator_epoch,
             each.last_sequence,
-            each.last_timestamp_ms,
+            each.last_timestamp,
             _or_none(_start_offset(each)),
             round(_age_seconds(each, now_ms)),
         )
@@ -204,12 +205,12 @@ def _open_seconds(transaction: TransactionDescription, now_ms: int) -> float | N
     return None if duration_ms is None or transaction.state not in OPEN_STATES else duration_ms / 1_000
 
 
-def _start_offset(producer: ActiveProducer) -> int | None:
-    return None if producer.transaction_start_offset < 0 else producer.transaction_start_offset
+def _start_offset(producer: ProducerState) -> int | None:
+    return None if producer.current_txn_start_offset < 0 else producer.current_txn_start_offset
 
 
-def _age_seconds(producer: ActiveProducer, now_ms: int) -> float:
-    return max(0, now_ms - producer.last_timestamp_ms) / 1_000
+def _age_seconds(producer: ProducerState, now_ms: int) -> float:
+    return max(0, now_ms - producer.last_timestamp) / 1_000
 
 
 def _description_as_json(transaction: TransactionDescription, now_ms: int) -> dict[str, Any]:
@@ -230,13 +231,13 @@ def _description_as_json(transaction: TransactionDescription, now_ms: int) -> di
     }
 
 
-def _producer_as_json(producer: ActiveProducer, now_ms: int) -> dict[str, Any]:
+def _producer_as_json(producer: ProducerState, now_ms: int) -> dict[str, Any]:
     return {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "coordinator_epoch": producer.coordinator_epoch,
         "last_sequence": producer.last_sequence,
-        "last_timestamp_ms": producer.last_timestamp_ms,
+        "last_timestamp_ms": producer.last_timestamp,
         "transaction_start_offset": _start_offset(producer),
         "age_seconds": _age_seconds(producer, now_ms),
     }

@@ -11,19 +11,20 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from kraft.client import ActiveProducer, Admin, ErrorCode, KraftError, Refusal, TopicPartition, TransactionDescription
+from kraft.client import Admin, ErrorCode, KraftError, Refusal, TopicPartition, TransactionDescription
+from kraft.wire.schema.describe_producers import ProducerState
 
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions whose producers are in memory at the same time."""
 
-Producers: TypeAlias = Mapping[TopicPartition, Sequence[ActiveProducer]]
+Producers: TypeAlias = Mapping[TopicPartition, Sequence[ProducerState]]
 
 
 class OpenTransaction(Struct, frozen=True, kw_only=True):
     """A transaction that is open in a partition."""
 
     partition: TopicPartition
-    producer: ActiveProducer
+    producer: ProducerState
     holds_last_stable_offset: bool
     """True for the transaction that began first: consumers of committed records read up to its start."""
 
@@ -32,11 +33,11 @@ class OpenTransaction(Struct, frozen=True, kw_only=True):
 
     @property
     def start_offset(self) -> int:
-        return self.producer.transaction_start_offset
+        return self.producer.current_txn_start_offset
 
     def seconds_since_write(self, now_ms: int) -> float:
         """Return the time since the producer's last batch in the partition."""
-        return max(0, now_ms - self.producer.last_timestamp_ms) / 1_000
+        return max(0, now_ms - self.producer.last_timestamp) / 1_000
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -52,8 +53,8 @@ def open_transactions(producers: Producers) -> list[OpenTransaction]:
     found = []
     for partition, known in producers.items():
         still_open = sorted(
-            (each for each in known if each.transaction_start_offset >= 0),
-            key=lambda each: each.transaction_start_offset,
+            (each for each in known if each.current_txn_start_offset >= 0),
+            key=lambda each: each.current_txn_start_offset,
         )
         found += [
             OpenTransaction(partition=partition, producer=each, holds_last_stable_offset=each is still_open[0])
@@ -74,7 +75,7 @@ def find_hanging(
         outcomes = admin.describe_producers(partitions[start : start + PARTITIONS_AT_ONCE], broker_id=broker_id)
         found.failed.update({each: outcome for each, outcome in outcomes.items() if isinstance(outcome, KraftError)})
         known = {each: outcome for each, outcome in outcomes.items() if not isinstance(outcome, KraftError)}
-        candidates = [each for each in open_transactions(known) if now_ms - each.producer.last_timestamp_ms > idle_ms]
+        candidates = [each for each in open_transactions(known) if now_ms - each.producer.last_timestamp > idle_ms]
         found.hanging.extend(_still_open(admin, hanging_of(admin, candidates), broker_id))
     return found
 

@@ -9,12 +9,11 @@ from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.leader_calls import LeaderCalls
 from kraft.client.any_broker import check
+from kraft.client.group_offsets import numbers_by_topic
 from kraft.client.ports import Node
 from kraft.client.transactions import TransactionDescription, TransactionListing, described
-from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequest
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.partitions import PartitionName
 from kraft.model.transactions import (
     AbortTransactionRequest,
     DescribeTransactionsRequest,
@@ -27,6 +26,7 @@ from kraft.rpc.transaction_calls import (
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
 )
+from kraft.wire.schema.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 
 
 class TransactionAdmin(AdminCalls):
@@ -91,7 +91,7 @@ class TransactionAdmin(AdminCalls):
         *,
         broker_id: int | None = None,
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KraftError]:
+    ) -> dict[TopicPartition, tuple[ProducerState, ...] | KraftError]:
         """Return the producers of each partition by producer id, or its error: as its leader or this broker knows them.
 
         NOT_LEADER_OR_FOLLOWER: the broker has no replica. Raises BROKER_NOT_AVAILABLE if it is not in service.
@@ -99,14 +99,18 @@ class TransactionAdmin(AdminCalls):
 
         async def ask(
             node: Node, asked: Sequence[TopicPartition], timeout_s: float
-        ) -> Mapping[TopicPartition, tuple[ActiveProducer, ...] | Refusal]:
-            names = tuple(PartitionName(topic=each.topic, partition=each.partition) for each in asked)
-            found = await node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(partitions=names), timeout_s)
+        ) -> Mapping[TopicPartition, tuple[ProducerState, ...] | Refusal]:
+            topics = tuple(
+                TopicRequest(name=topic, partition_indexes=numbers)
+                for topic, numbers in numbers_by_topic(asked).items()
+            )
+            found = await node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics), timeout_s)
             return {
-                TopicPartition(each.topic, each.partition): each.producers
-                if each.error_code is ErrorCode.NONE
-                else Refusal(each.error_code, each.error_message or each.error_code.name)
-                for each in found.partitions
+                TopicPartition(topic.name, each.partition_index): each.active_producers
+                if each.error_code == ErrorCode.NONE
+                else Refusal(error_code(each.error_code), each.error_message or error_code(each.error_code).name)
+                for topic in found.topics
+                for each in topic.partitions
             }
 
         call = self._leader_calls().of_each(partitions, ask, self._timeout(timeout_ms), broker_id)

@@ -21,6 +21,7 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
+from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.versions import NO_VERSION, Versions
@@ -100,6 +101,8 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """What the handlers of a broker are made from."""
 
     forwarder: Forwarder
+    partitions: Partitions
+    """The replicas here."""
 
 
 class ControllerSide(Side, frozen=True, kw_only=True):

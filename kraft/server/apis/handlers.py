@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from kraft.metadata.config_decisions import NodeConfigs
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
 from kraft.server.apis.api import BrokerSide, ControllerSide, Handler, Side
 
@@ -74,3 +75,8 @@ def decided_with_configs(
         )
 
     return handler
+
+
+def never_refused(_: object, refusal: Refusal) -> NoReturn:
+    """Say that the handler refuses no request as a whole: its response has an error for each part of the request."""
+    raise AssertionError("a request whose parts have errors of their own was refused") from refusal

@@ -26,7 +26,6 @@ from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
-from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.forwarding import Forwarder
@@ -104,6 +103,7 @@ class BrokerApis:
             image=metadata.image,
             index=metadata.published_index,
             forwarder=self._forwarder,
+            partitions=self._logs.partitions,
         )
 
     @cached_property
@@ -145,7 +145,6 @@ class BrokerApis:
             describe_log_directories=DescribeLogDirectoriesHandler(
                 logs.directories, partitions, logs.disk_space.shortage
             ),
-            describe_producers=DescribeProducersHandler(partitions, image),
         )
 
     def _metadata_handler(self, listener: str) -> MetadataHandler:

@@ -13,7 +13,6 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
-from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.groups import GroupsHandler
@@ -83,8 +82,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     quorum: QuorumHandler
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
-    describe_producers: DescribeProducersHandler
-
     describe_log_directories: DescribeLogDirectoriesHandler
 
     alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
@@ -110,6 +107,5 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.quorum.served(),
             *self.queries.served(),
             *self.replica_fetch.served(),
-            *self.describe_producers.served(),
             *self.describe_log_directories.served(),
         ]

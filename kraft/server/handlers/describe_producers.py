@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.topic_names import check_topic_name
-from kraft.model.describe_producers import (
-    ActiveProducer,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionProducers,
-)
-from kraft.model.errors import Refusal
-from kraft.model.partitions import PartitionName
-from kraft.rpc.call import Served
-from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.wire.schema.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 
 PRODUCERS_AT_ONCE: Final = 1_000
 """Producers described before other tasks have their turn."""
+
+SORTED_AT_ONCE: Final = 10_000
+"""Producer ids sorted before other tasks have their turn."""
 
 
 class DescribeProducersHandler:
@@ -33,41 +35,55 @@ class DescribeProducersHandler:
 
     async def handle(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
         """Return one result per partition, in the request's order; the same for a partition that is named twice."""
-        turns, described = Turns(PRODUCERS_AT_ONCE), dict[PartitionName, PartitionProducers]()
-        for asked in request.partitions:
-            if asked not in described:
-                found = described[asked] = self._described(asked)
-                await turns.done(len(found.producers))
-            await turns.done()
-        return DescribeProducersResponse(partitions=tuple(described[asked] for asked in request.partitions))
+        turns, described, topics = Turns(PRODUCERS_AT_ONCE), dict[tuple[str, int], PartitionResponse](), []
+        for topic in request.topics:
+            partitions = []
+            for number in topic.partition_indexes:
+                if (topic.name, number) not in described:
+                    described[topic.name, number] = await self._described(topic.name, number, turns)
+                partitions.append(described[topic.name, number])
+                await turns.done()
+            topics.append(TopicResponse(name=topic.name, partitions=tuple(partitions)))
+        return DescribeProducersResponse(topics=tuple(topics))
 
-    def served(self) -> list[Served]:
-        return [DESCRIBE_PRODUCERS.served_by(self.handle)]
-
-    def _described(self, asked: PartitionName) -> PartitionProducers:
+    async def _described(self, topic: str, number: int, turns: Turns) -> PartitionResponse:
         try:
-            check_topic_name(asked.topic)
-            find_partition(self._image(), asked.topic, asked.partition)
-            partition = self._partitions.by_name(asked.topic, asked.partition)
+            check_topic_name(topic)
+            find_partition(self._image(), topic, number)
+            partition = self._partitions.by_name(topic, number)
         except Refusal as refusal:
-            return PartitionProducers(
-                topic=asked.topic,
-                partition=asked.partition,
+            return PartitionResponse(
+                partition_index=number,
                 error_code=refusal.error_code,
                 error_message=refusal.message,
+                active_producers=(),
             )
-        return PartitionProducers(topic=asked.topic, partition=asked.partition, producers=_producers(partition))
+        producers = await _producers(partition, turns)
+        return PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=producers)
 
 
-def _producers(partition: Partition) -> tuple[ActiveProducer, ...]:
-    return tuple(
-        ActiveProducer(
-            producer_id=producer_id,
-            producer_epoch=state.epoch,
-            last_sequence=state.last_sequence,
-            last_timestamp_ms=state.timestamp_ms,
-            coordinator_epoch=state.coordinator_epoch,
-            transaction_start_offset=-1 if state.transaction_start is None else state.transaction_start,
+async def _producers(partition: Partition, turns: Turns) -> tuple[ProducerState, ...]:
+    """Return the producers at one moment, by producer id."""
+    states, described = dict(partition.log.producers), []
+    for producer_id in await _sorted(list(states), turns):
+        state = states[producer_id]
+        described.append(
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=state.epoch,
+                last_sequence=state.last_sequence,
+                last_timestamp=state.timestamp_ms,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=-1 if state.transaction_start is None else state.transaction_start,
+            )
         )
-        for producer_id, state in sorted(partition.log.producers.items())
-    )
+        await turns.done()
+    return tuple(described)
+
+
+async def _sorted(ids: list[int], turns: Turns) -> Iterator[int]:
+    pieces = []
+    for start in range(0, len(ids), SORTED_AT_ONCE):
+        pieces.append(sorted(ids[start : start + SORTED_AT_ONCE]))
+        await turns.done(PRODUCERS_AT_ONCE)
+    return heapq.merge(*pieces)

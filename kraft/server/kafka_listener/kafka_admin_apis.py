@@ -14,7 +14,6 @@ from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplica
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
-from kraft.server.kafka_listener.apis.describe_producers import DescribeProducersApi
 from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
 from kraft.server.kafka_listener.apis.describe_topic_partitions import DescribeTopicPartitionsApi
 from kraft.server.kafka_listener.apis.elect_leaders import ElectLeadersApi
@@ -45,7 +44,6 @@ def kafka_admin_apis(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_pages,
         ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsApi(handlers.alter_replica_log_directories.handle),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsApi(handlers.describe_log_directories.handle),
-        ApiKey.DESCRIBE_PRODUCERS: DescribeProducersApi(handlers.describe_producers.handle),
         ApiKey.DESCRIBE_CLUSTER: describe_cluster,
         ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(handlers.quorum.describe, voters),
         ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(forwarded.brokers.unregister),

@@ -24,7 +24,6 @@ from kraft.model.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from kraft.model.describe_producers import ActiveProducer
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
@@ -55,6 +54,7 @@ from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
+from kraft.wire.schema.describe_producers import ProducerState
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.support import cluster_images
 from tests.support.client.fake_admin import FakeAdmin
@@ -103,7 +103,7 @@ class FakeCluster:
         """By id: for tests that need groups in a certain state, and no members."""
         self.scripted_transactions: dict[str, ScriptedTransaction] = {}
         """By transactional id: for tests that need transactions in a certain state, and no producers."""
-        self.scripted_producers: dict[TopicPartition, list[ActiveProducer]] = {}
+        self.scripted_producers: dict[TopicPartition, list[ProducerState]] = {}
         """What the partitions' leaders know about producers."""
         self.quotas = EMPTY_IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA)])
 

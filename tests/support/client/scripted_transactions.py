@@ -7,12 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kraft.coordinator.transactions.transaction import TransactionState
-from kraft.model.describe_producers import (
-    ActiveProducer,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionProducers,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.partitions import PartitionName
@@ -25,6 +19,13 @@ from kraft.model.transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
+)
+from kraft.wire.schema.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
 )
 from tests.support.client.scripted_groups import scripted_coordinator
 
@@ -84,16 +85,21 @@ class ScriptedTransactions:
         )
 
     def describe_producers(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
-        return DescribeProducersResponse(partitions=tuple(map(self._producers, request.partitions)))
+        topics = (
+            TopicResponse(
+                name=topic.name, partitions=tuple(self._producers(topic.name, each) for each in topic.partition_indexes)
+            )
+            for topic in request.topics
+        )
+        return DescribeProducersResponse(topics=tuple(topics))
 
-    def _producers(self, asked: PartitionName) -> PartitionProducers:
+    def _producers(self, topic: str, number: int) -> PartitionResponse:
         # Brokers with an even id have no replicas that do not lead.
-        partition = self._cluster.partition(asked.topic, asked.partition)
-        if partition.leader_id != self._broker_id and self._broker_id % 2 == 0:
+        if self._cluster.partition(topic, number).leader_id != self._broker_id and self._broker_id % 2 == 0:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return PartitionProducers(topic=asked.topic, partition=asked.partition, error_code=code)
-        producers = self._cluster.scripted_producers.get(TopicPartition(asked.topic, asked.partition), ())
-        return PartitionProducers(topic=asked.topic, partition=asked.partition, producers=tuple(producers))
+            return PartitionResponse(partition_index=number, error_code=code, active_producers=())
+        producers = self._cluster.scripted_producers.get(TopicPartition(topic, number), ())
+        return PartitionResponse(partition_index=number, error_code=0, active_producers=tuple(producers))
 
     def abort_transaction(self, request: AbortTransactionRequest) -> AbortTransactionResponse:
         if self._cluster.partition(request.topic, request.partition).leader_id != self._broker_id:
@@ -103,11 +109,11 @@ class ScriptedTransactions:
             if each.producer_id == request.producer_id:
                 if request.producer_epoch < each.producer_epoch:
                     raise Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch is not the producer's")
-                producers[place] = ActiveProducer(
+                producers[place] = ProducerState(
                     producer_id=each.producer_id,
                     producer_epoch=request.producer_epoch,
                     last_sequence=-1,
-                    last_timestamp_ms=each.last_timestamp_ms,
+                    last_timestamp=each.last_timestamp,
                     coordinator_epoch=request.coordinator_epoch,
                 )
         return AbortTransactionResponse()

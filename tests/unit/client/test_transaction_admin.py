@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.client import ActiveProducer, NoBrokerReachable, TransactionDescription
+from kraft.client import NoBrokerReachable, TransactionDescription
 from kraft.client.aio import leader_calls
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.describe_producers import ProducerState
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.scripted_transactions import ScriptedTransaction
 from tests.unit.client.clients import admin_of
@@ -22,13 +23,14 @@ def cluster_with_transactions() -> FakeCluster:
     return cluster
 
 
-def producer(producer_id: int, start: int = -1) -> ActiveProducer:
-    return ActiveProducer(
+def producer(producer_id: int, start: int = -1) -> ProducerState:
+    return ProducerState(
         producer_id=producer_id,
         producer_epoch=3,
         last_sequence=5,
-        last_timestamp_ms=1_000,
-        transaction_start_offset=start,
+        last_timestamp=1_000,
+        coordinator_epoch=-1,
+        current_txn_start_offset=start,
     )
 
 
@@ -153,7 +155,7 @@ async def test_a_transaction_is_aborted_at_the_leader() -> None:
     async with admin_of(cluster) as admin:
         await admin.abort_transaction(tp("orders", 1), 7, 3, -1)
         (after,) = cluster.scripted_producers[tp("orders", 1)]
-        assert (after.transaction_start_offset, after.coordinator_epoch) == (-1, 0)
+        assert (after.current_txn_start_offset, after.coordinator_epoch) == (-1, 0)
         with pytest.raises(Refusal, match="orders-1: the epoch is not the producer's") as caught:
             await admin.abort_transaction(tp("orders", 1), 7, 2, 0)
         assert caught.value.error_code is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -11,12 +11,12 @@ from kraft.cli.transactions.hanging import OpenTransaction
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.brokers import BrokerDescription
-from kraft.model.describe_producers import ActiveProducer
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.model.log_directories import LogDirectoryDescription
 from kraft.model.metadata import PartitionMetadata
+from kraft.wire.schema.describe_producers import ProducerState
 
 DATA = LogDirectory("/data")
 
@@ -184,13 +184,13 @@ def test_partitions_with_too_few_replicas_in_sync_are_critical_only_where_produc
 
 
 def test_hanging_transactions_are_critical_and_the_command_that_shows_them_is_named() -> None:
-    producer = ActiveProducer(
+    producer = ProducerState(
         producer_id=5,
         producer_epoch=0,
         last_sequence=1,
-        last_timestamp_ms=0,
+        last_timestamp=0,
         coordinator_epoch=0,
-        transaction_start_offset=3,
+        current_txn_start_offset=3,
     )
     hanging = OpenTransaction(partition=TopicPartition("orders", 0), producer=producer, holds_last_stable_offset=True)
     finding = only(hanging=[hanging])

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kraft.model.describe_producers import ActiveProducer
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.describe_producers import ProducerState
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.scripted_transactions import ScriptedTransaction
 from tests.unit.cli.shell import Shell
@@ -21,13 +21,14 @@ def now_ms() -> int:
     return int(time.time() * 1_000)
 
 
-def producer(producer_id: int, start: int = -1, age_ms: int = 20 * MINUTE_MS) -> ActiveProducer:
-    return ActiveProducer(
+def producer(producer_id: int, start: int = -1, age_ms: int = 20 * MINUTE_MS) -> ProducerState:
+    return ProducerState(
         producer_id=producer_id,
         producer_epoch=3,
         last_sequence=5,
-        last_timestamp_ms=now_ms() - age_ms,
-        transaction_start_offset=start,
+        last_timestamp=now_ms() - age_ms,
+        coordinator_epoch=-1,
+        current_txn_start_offset=start,
     )
 
 
@@ -229,7 +230,7 @@ def test_a_hanging_transaction_is_shown_and_then_aborted(kraft: Shell, cluster: 
     assert (shown["executed"], shown["hanging"], shown["producer_id"]) == (True, True, 6)
     assert kraft.err == "Aborted in orders-0.\n"
     after = cluster.scripted_producers[O0][1]
-    assert (after.transaction_start_offset, after.producer_epoch, after.coordinator_epoch) == (-1, 3, 0)
+    assert (after.current_txn_start_offset, after.producer_epoch, after.coordinator_epoch) == (-1, 3, 0)
     error = kraft.fail(*ABORT, "--start-offset", "9")
     assert error.startswith("kraft: no open transaction in orders-0 begins at offset 9: `kraft transactions describe-")
 
@@ -253,7 +254,7 @@ def test_a_transaction_that_its_coordinator_has_is_not_aborted(kraft: Shell, clu
     assert kraft.err == f"Warning: {objection}: its producer or its timeout ends it.\nDry run: nothing was changed.\n"
     error = kraft.fail(*ABORT, "--start-offset", "4", "--execute")
     assert error == f"kraft: {objection}: its producer or its timeout ends it\n"
-    assert cluster.scripted_producers[O0][0].transaction_start_offset == 4
+    assert cluster.scripted_producers[O0][0].current_txn_start_offset == 4
 
 
 def test_the_leaders_refusal_is_one_line(kraft: Shell, cluster: FakeCluster) -> None:
