@@ -161,12 +161,15 @@ def check_group_configs(own: Mapping[str, str], defaults: GroupDefaults) -> None
 
 
 def in_effect(own: Mapping[str, str], default: C, bounds: GroupBounds) -> C:
-    """Return what a group with `own` configs uses on a broker with these settings."""
+    """Return what a group with `own` configs uses on a broker with these settings.
+
+    A controller of a newer version may have set keys that this version does not know.
+    """
     values: dict[str, Any] = {}
-    for key, text in own.items():
-        declared = GROUP_CONFIGS[key]
-        least, most = _bounds_of(declared, bounds)
-        values[declared.field_name] = min(max(int(text), least), most)
+    for declared in GROUP_CONFIGS.values():
+        if (text := own.get(declared.key)) is not None:
+            least, most = _bounds_of(declared, bounds)
+            values[declared.field_name] = min(max(int(text), least), most)
     return replace(default, **values)
 
 

@@ -126,6 +126,7 @@ def test_a_broker_with_other_bounds_uses_the_nearest_value() -> None:
     assert of_group(own, KAFKAS) == GroupConfig(session_timeout_ms=45_000)
     assert of_group({SESSION_TIMEOUT: "99999"}, KAFKAS) == GroupConfig(session_timeout_ms=60_000)
     assert of_group({ASSIGNMENT_INTERVAL: "0"}, KAFKAS) == GroupConfig(assignment_interval_ms=0)
+    assert of_group({"consumer.key.of.a.later.version": "x"}, KAFKAS) == GroupConfig()
     assert of_group({}, GroupDefaults(default=GroupConfig(heartbeat_interval_ms=7))).heartbeat_interval_ms == 7
 
 
