@@ -76,7 +76,7 @@ def dynamic_configs(image: MetadataImage, broker: str) -> dict[str, str]:
 def with_dynamic(component: T, configs: Mapping[str, str]) -> T:
     """Return a component of a broker's file with the dynamic configs among `configs`, which the controller checked."""
     values: dict[str, Any] = {
-        field: key.dynamic.read(configs[key.name])
+        field: int(configs[key.name])
         for field, key in keys_of(type(component)).items()
         if key.dynamic is not None and key.name in configs
     }
