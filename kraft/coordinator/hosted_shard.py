@@ -145,10 +145,10 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     decision_bytes_max: Callable[[], int] | None = None
     """Limit on the batch of one decision, if it is another."""
 
-    append_refusal: Callable[[], Refusal | None] = lambda: None
+    append_refusal: Callable[[], Refusal | None]
     """Returns why the log would refuse an append now; None if nothing is known against it."""
 
-    producer_refusal: Callable[[bytes, AppendOrigin], Refusal | None] = lambda batch, origin: None
+    producer_refusal: Callable[[bytes, AppendOrigin], Refusal | None]
     """Returns why the log would refuse this batch of a producer's transaction now, because of the producer."""
 
     commit_timeout_ms: int = 5_000

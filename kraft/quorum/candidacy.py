@@ -61,7 +61,7 @@ class PreVotes:
         if term == self._term:
             self._granted_by.add(voter)
 
-    def is_won(self, term: int, *, needs_all: bool = False) -> bool:
+    def is_won(self, term: int, *, needs_all: bool) -> bool:
         """True if a majority, or all, this voter included, would vote for it in that term."""
         needed = self._voter_count if needs_all else self._voter_count // 2 + 1
         return term == self._term and len(self._granted_by) + 1 >= needed

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.handshake import Greeting
-from kraft.quorum.membership import Membership, before_incarnations
+from kraft.quorum.membership import Membership
 from kraft.quorum.messages import (
     Append,
     AppendResponse,
@@ -216,13 +216,3 @@ class Standing:
         if self.membership.is_learner:
             consequence = "controller is a learner: it does not count until the leader has admitted it"
             log.warning(consequence, node=self._node_id, reason=reason)
-
-
-class _Unchanging:
-    def set_membership(self, membership: Membership) -> None:
-        raise AssertionError(f"the membership of node {membership.node_id} does not change")
-
-
-def admitted_standing(config: QuorumConfig) -> Standing:
-    """Return the standing of a voter that votes from the beginning."""
-    return Standing(config, before_incarnations(config.cluster_id, config.node_id, config.voters), _Unchanging())

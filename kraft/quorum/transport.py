@@ -39,7 +39,7 @@ from kraft.quorum.messages import (
 )
 from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots
 from kraft.quorum.snapshots import Snapshot
-from kraft.quorum.standing import Standing, admitted_standing
+from kraft.quorum.standing import Standing
 from kraft.quorum.world import MonotonicClock
 
 
@@ -58,12 +58,10 @@ def _refuse_snapshot(sender: int, term: int, snapshot: Snapshot) -> None:
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
     """Connects the engine with the links to the other voters. Everything happens on the event loop."""
 
-    def __init__(
-        self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock, standing: Standing | None = None
-    ) -> None:
-        """A log without any entry belongs to a voter that never took part. Without `standing`, the voter may vote."""
+    def __init__(self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock, standing: Standing) -> None:
+        """A log without any entry belongs to a voter that never took part."""
         super().__init__(None, None, [])
-        self.standing = standing or admitted_standing(config)
+        self.standing = standing
         self._node_id = config.node_id
         self._nodes = {peer: VoterNode(peer) for peer in config.peer_ids}
         self._log = log

@@ -123,6 +123,7 @@ class Host:
             Surroundings(
                 context=self._context,
                 batch_bytes_max=lambda: 100_000,
+                append_refusal=lambda: None,
                 producer_refusal=self._producer_refusal,
                 commit_timeout_ms=2_000,
             ),

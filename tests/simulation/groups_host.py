@@ -122,6 +122,7 @@ class Host:
             context=self._world.context,
             batch_bytes_max=lambda: BATCH_BYTES_MAX,
             append_refusal=lambda: self.refusal,
+            producer_refusal=lambda *_: None,
             commit_timeout_ms=2_000,
         )
         self.shard = HostedShard(self._world.shard, encode, surroundings, replicated)

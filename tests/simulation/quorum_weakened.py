@@ -428,8 +428,8 @@ def forming_by_a_majority() -> Iterator[None]:
             return True
         return accepts(self, peer, message)
 
-    def by_a_majority(self: PreVotes, term: int, *, needs_all: bool = False) -> bool:
-        return is_won(self, term)
+    def by_a_majority(self: PreVotes, term: int, *, needs_all: bool) -> bool:
+        return is_won(self, term, needs_all=False)
 
     with (
         patch.object(Standing, "proposed_founders", property(of_a_majority)),

@@ -57,7 +57,11 @@ class Host:
         self._tickets = 0
         self._loading: Transactions | None = None
         surroundings = Surroundings(
-            context=context, batch_bytes_max=lambda: 100_000, append_refusal=lambda: None, commit_timeout_ms=2_000
+            context=context,
+            batch_bytes_max=lambda: 100_000,
+            append_refusal=lambda: None,
+            producer_refusal=lambda *_: None,
+            commit_timeout_ms=2_000,
         )
         self.hosted: Hosted = HostedShard(shard, encode, surroundings, replayed(log))
         self._carry_out(self.hosted.start())

@@ -35,8 +35,8 @@ def _decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
 
 def group_shard_settings(
     config: NodeConfig,
-    regex_error: Callable[[str], str | None] | None = None,
-    group_configs: Callable[[], Mapping[str, Mapping[str, str]]] = dict,
+    regex_error: Callable[[str], str | None],
+    group_configs: Callable[[], Mapping[str, Mapping[str, str]]],
 ) -> GroupShardSettings:
     """`regex_error` returns what is wrong with the regular expression of a subscription; `group_configs` the configs
     that groups have of their own.

@@ -57,6 +57,7 @@ class Host:
                 context=lambda: Context(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id"),
                 batch_bytes_max=lambda: self.batch_bytes_max,
                 append_refusal=lambda: self.refusal,
+                producer_refusal=lambda *_: None,
             ),
             0,
         )

@@ -82,7 +82,10 @@ class Host:
             Noting(),
             lambda text: (text.encode(), b""),
             HostSurroundings(
-                context=self.context, batch_bytes_max=lambda: 1_000, producer_refusal=self._producer_refusal
+                context=self.context,
+                batch_bytes_max=lambda: 1_000,
+                append_refusal=lambda: None,
+                producer_refusal=self._producer_refusal,
             ),
             (),
         )

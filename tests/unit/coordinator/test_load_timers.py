@@ -31,7 +31,12 @@ class Loaded:
     """A shard whose load sets many timers."""
 
     def __init__(self) -> None:
-        surroundings = Surroundings(context=lambda: CONTEXT, batch_bytes_max=lambda: 1_000)
+        surroundings = Surroundings(
+            context=lambda: CONTEXT,
+            batch_bytes_max=lambda: 1_000,
+            append_refusal=lambda: None,
+            producer_refusal=lambda *_: None,
+        )
         self.shard: HostedShard[int, Any, Command, bytes] = HostedShard(CounterShard(), encode, surroundings, 0)
         self.timers: dict[TimerKey, SetTimer] = {}
         self.has_more = False

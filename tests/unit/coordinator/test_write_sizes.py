@@ -26,7 +26,12 @@ def test_a_decision_that_is_too_large_is_encoded_up_to_the_limit_and_not_replaye
 
     counting = Counting()
     context = Context(now_ms=0, image=EMPTY_IMAGE, random_id="id")
-    surroundings = Surroundings(context=lambda: context, batch_bytes_max=lambda: 10_000)
+    surroundings = Surroundings(
+        context=lambda: context,
+        batch_bytes_max=lambda: 10_000,
+        append_refusal=lambda: None,
+        producer_refusal=lambda *_: None,
+    )
     shard: HostedShard[int, Waiters, Command, bytes] = HostedShard(counting, counted, surroundings, 0)
     shard.loaded(counting.loaded(0, context))
     (refused,) = shard.command(Ticket(1), Add(1, records=50_000))

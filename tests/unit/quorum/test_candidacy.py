@@ -25,17 +25,17 @@ def test_a_voter_that_took_part_before_gives_a_leader_time_to_be_heard() -> None
 
 def test_a_canvass_is_won_by_promises_of_a_majority_for_its_term_and_round() -> None:
     pre_votes = PreVotes(voter_count=5)
-    assert not pre_votes.is_won(term=4)
+    assert not pre_votes.is_won(term=4, needs_all=False)
     pre_votes.begin(4, next_round_ms=50)
     pre_votes.granted(2, term=4)
     pre_votes.granted(2, term=4)
     pre_votes.granted(3, term=5)
-    assert not pre_votes.is_won(term=4)
+    assert not pre_votes.is_won(term=4, needs_all=False)
     pre_votes.granted(3, term=4)
-    assert pre_votes.is_won(term=4)
-    assert not pre_votes.is_won(term=5)
+    assert pre_votes.is_won(term=4, needs_all=False)
+    assert not pre_votes.is_won(term=5, needs_all=False)
     pre_votes.begin(4, next_round_ms=100)
-    assert not pre_votes.is_won(term=4)
+    assert not pre_votes.is_won(term=4, needs_all=False)
 
 
 def test_the_next_round_begins_in_its_time_and_at_once_after_an_end() -> None:
@@ -46,7 +46,7 @@ def test_the_next_round_begins_in_its_time_and_at_once_after_an_end() -> None:
     assert pre_votes.is_due(now_ms=50)
     pre_votes.granted(2, term=4)
     pre_votes.end()
-    assert not pre_votes.is_won(term=4)
+    assert not pre_votes.is_won(term=4, needs_all=False)
     assert pre_votes.is_due(now_ms=0)
 
 

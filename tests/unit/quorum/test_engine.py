@@ -24,6 +24,7 @@ from kraft.quorum.messages import (
 from kraft.quorum.transport import QuorumTransport
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
+from tests.support.admitted_standing import admitted_standing
 from tests.support.anonymous_messages import anonymous
 
 
@@ -64,7 +65,7 @@ class Follower:
         self.leading: list[bool] = []
         self.journal = QuorumJournal(directory, RealDisk())
         self.clock = HandClock()
-        self.transport = QuorumTransport(config, self.journal, self.clock)
+        self.transport = QuorumTransport(config, self.journal, self.clock, admitted_standing(config))
         self.engine = RaftEngine(
             config,
             self.journal,
@@ -341,7 +342,7 @@ def test_the_first_voter_of_a_new_cluster_asks_for_votes_once_it_is_linked_with_
     journal = QuorumJournal(tmp_path, RealDisk())
     for number in range(entries):
         journal.add(b"", number + 1, 0)
-    transport, sent = QuorumTransport(config, journal, HandClock()), Sent()
+    transport, sent = QuorumTransport(config, journal, HandClock(), admitted_standing(config)), Sent()
     engine = RaftEngine(config, journal, transport, on_apply=lambda *_: None, on_leading=lambda _: None)
     transport.attach(engine, sent)
     for missing, peer in zip((1, 0), config.peer_ids, strict=True):
@@ -370,7 +371,7 @@ def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: P
     voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in range(1, 6)}
     config = QuorumConfig(node_id=1, cluster_id="test", voters=voters, directory=tmp_path)
     journal = QuorumJournal(tmp_path, RealDisk())
-    transport = QuorumTransport(config, journal, SystemClock())
+    transport = QuorumTransport(config, journal, SystemClock(), admitted_standing(config))
     leading: list[bool] = []
     engine = RaftEngine(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
     transport.attach(engine, NoLinks())

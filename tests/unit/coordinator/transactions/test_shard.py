@@ -181,7 +181,12 @@ def hosted(
 ) -> HostedShard[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]:
     shard = TransactionShard(TransactionSettings())
     context = Context(now_ms=5, image=EMPTY_IMAGE, random_id="id")
-    surroundings = Surroundings(context=lambda: context, batch_bytes_max=lambda: 1_000_000)
+    surroundings = Surroundings(
+        context=lambda: context,
+        batch_bytes_max=lambda: 1_000_000,
+        append_refusal=lambda: None,
+        producer_refusal=lambda *_: None,
+    )
     host: HostedShard[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord] = HostedShard(
         shard, encode, surroundings, replicated
     )

@@ -30,7 +30,7 @@ def loaded(directory: Path) -> NodeConfig:
 
 def test_a_groups_own_configs_count_within_the_brokers_bounds(tmp_path: Path) -> None:
     own = {"billing": {"consumer.session.timeout.ms": "1000", "consumer.assignment.interval.ms": "500"}}
-    settings = group_shard_settings(loaded(tmp_path), group_configs=lambda: own)
+    settings = group_shard_settings(loaded(tmp_path), lambda pattern: None, lambda: own)
     assert settings.classic.size_max == 34
     assert settings.of_group("others") == settings.consumer
     assert (settings.consumer.heartbeat_interval_ms, settings.consumer.members_max) == (7_000, 12)
