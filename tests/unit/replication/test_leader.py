@@ -4,7 +4,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.replication.effects import IsrChanged, ProposeIsr
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, ProposeIsr
 from kraft.replication.leader import PartitionLeader
 from tests.unit.replication.leading import (
     LAG_MS,
@@ -169,6 +169,13 @@ def test_a_broker_that_is_fenced_or_shutting_down_is_neither_proposed_nor_waited
 
     inactive.clear()
     assert [attempt for attempt, _ in proposals(fetched(leader, 3, 12, now_ms=2))] == [1]
+
+
+def test_a_sync_that_is_reported_late_takes_nothing_back() -> None:
+    leader = leading((1, 2), replicas=(1, 2))
+    write(leader, 12)
+    assert leader.synced(Offset(11)) == []
+    assert fetched(leader, 2, 12) == [HighWatermarkAdvanced(high_watermark=Offset(12))]
 
 
 # --- min.insync.replicas (R9) ----------------------------------------------------------------------------------
