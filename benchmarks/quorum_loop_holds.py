@@ -18,6 +18,7 @@ import structlog
 import typer
 
 from benchmarks.report import Cell, Output, Report, print_report, say
+from benchmarks.untrimmed import Untrimmed
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
@@ -104,6 +105,7 @@ async def _held(directory: Path, disk: RealDisk, proposals: int) -> tuple[list[f
         listener=listener,
         fatal=sys.exit,
         security=PeerSecurity(),
+        snapshots=Untrimmed(),
     )
     await quorum.start()
     await asyncio.wait_for(listener.leads.wait(), DEADLINE_S)

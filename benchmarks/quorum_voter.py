@@ -22,6 +22,7 @@ from typing import Final
 import grpc
 import structlog
 
+from benchmarks.untrimmed import Untrimmed
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity
@@ -73,7 +74,9 @@ async def _serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     voters = {voter: VoterAddress(host=HOST, port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id=CLUSTER, voters=voters, directory=directory)
     world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
-    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=_die, security=PeerSecurity())
+    quorum = RaftQuorum(
+        config=config, world=world, listener=listener, fatal=_die, security=PeerSecurity(), snapshots=Untrimmed()
+    )
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)
     if server.add_insecure_port(str(voters[node_id])) == 0:

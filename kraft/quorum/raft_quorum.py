@@ -64,9 +64,8 @@ class RaftQuorum:
         listener: QuorumListener,
         fatal: Fatal,
         security: PeerSecurity,
-        snapshots: SnapshotKeeper | None = None,
+        snapshots: SnapshotKeeper,
     ) -> None:
-        """Without `snapshots`, the journal is never trimmed."""
         self._committed = ApplyQueue(self._apply_entry)
         self._applied_index = 0
         self._is_writing = False
@@ -101,7 +100,7 @@ class RaftQuorum:
         journal = QuorumJournal(self._config.directory, self._world.disk)
         try:
             membership = settle_membership(journal, self._config, lambda: self._world.entropy.bytes(INCARNATION_BYTES))
-            join_snapshot(journal, None if self._snapshots is None else self._snapshots.start_id)
+            join_snapshot(journal, self._snapshots.start_id)
         except BaseException:
             journal.close()
             raise
@@ -125,8 +124,7 @@ class RaftQuorum:
             journal, transport, engine, links, node_id=self._config.node_id, clock=self._world.clock
         )
         transport.attach(engine, self._parts)
-        if self._snapshots is not None:
-            transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
+        transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
             link.start()
         self.service.open(self._on_messages, self._on_hello)
@@ -164,7 +162,6 @@ class RaftQuorum:
         """Drop the entries up to `index`, which two durable snapshots contain. A voter that lags gets a snapshot."""
         if self._parts is None or self._failed:
             return
-        assert self._snapshots is not None, "a voter that lags could not be sent a snapshot"
         assert index <= self.last_applied, f"entry {index} is not applied; entry {self.last_applied} is the last"
         self._parts.journal.begin_trim(index)
         self._schedule_step()
@@ -179,7 +176,6 @@ class RaftQuorum:
             log.info("snapshot ignored", node=self._config.node_id, index=snapshot.id.index, reason=reason)
 
     def _keep_snapshot(self, incoming: ArrivedSnapshot) -> None:
-        assert self._snapshots is not None, "without a keeper no snapshot is installed"
         incoming.is_under_way = True
         keep, snapshot = self._snapshots.keep, incoming.snapshot
         self._world.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))

@@ -40,6 +40,7 @@ from tests.simulation.quorum_snapshots import SimKeeper
 from tests.simulation.quorum_world import DriftingClock, NullPoller, SeededBytes
 from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import PowerFailure, SimDisk
+from tests.support.no_snapshots import NoSnapshots
 
 Result = TypeVar("Result")
 
@@ -88,7 +89,7 @@ class SimulatedQuorum(RaftQuorum):
         world: QuorumWorld,
         listener: QuorumListener,
         fatal: Fatal,
-        snapshots: SimKeeper | None,
+        snapshots: SimKeeper | NoSnapshots,
     ) -> None:
         security = PeerSecurity()
         super().__init__(
@@ -226,7 +227,7 @@ class RunningVoter:
             ),
             listener=self,
             fatal=self._fatal,
-            snapshots=self._keeper,
+            snapshots=self._keeper or NoSnapshots(),
         )
         try:
             self._quorum.start().send(None)

@@ -27,6 +27,7 @@ from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
+from tests.support.no_snapshots import NoSnapshots
 
 PROPOSAL_DEADLINE_S = 5.0
 
@@ -68,7 +69,9 @@ async def serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     voters = {voter: VoterAddress(host="127.0.0.1", port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id="test", voters=voters, directory=directory)
     world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
-    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=die, security=PeerSecurity())
+    quorum = RaftQuorum(
+        config=config, world=world, listener=listener, fatal=die, security=PeerSecurity(), snapshots=NoSnapshots()
+    )
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)
     server.add_insecure_port(str(voters[node_id]))

@@ -23,6 +23,7 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.server.controller.state_machine_host import StateMachineHost
+from tests.support.no_snapshots import NoSnapshots
 
 Work = Callable[[], Awaitable[object]]
 
@@ -50,6 +51,7 @@ def controller_restart(directory: Path, scale: float) -> Work:
             listener=host,
             fatal=sys.exit,
             security=PeerSecurity(),
+            snapshots=NoSnapshots(),
         )
         host.attach(quorum)
         await asyncio.to_thread(quorum.open)

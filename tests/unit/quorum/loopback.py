@@ -20,6 +20,7 @@ from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
+from tests.support.no_snapshots import NoSnapshots
 
 DEADLINE_S = 60.0
 
@@ -65,6 +66,7 @@ class Voter:
             listener=self.listener,
             fatal=self.fatal_reasons.append,
             security=PeerSecurity(),
+            snapshots=NoSnapshots(),
         )
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._gate_network(cuts)
