@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from kraft.model.client_quotas import QuotaMatch
     from kraft.model.configs import ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
-    from kraft.model.groups import ListedGroup
     from kraft.model.ids import TopicPartition
     from kraft.model.partitions import ElectionType, OngoingReassignment
     from kraft.rpc.peers import Unreachable
@@ -146,7 +145,7 @@ _HOMES = {
         "TransactionOutcomeUnknown",
         "TransactionTimeout",
     ),
-    "kraft.client.groups": ("GroupDescription", "GroupMember"),
+    "kraft.client.groups": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.producer": ("Producer",),
     "kraft.client.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
@@ -169,7 +168,6 @@ _HOMES = {
     "kraft.model.brokers": ("BrokerDescription",),
     "kraft.model.configs": ("ConfigSource",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
-    "kraft.model.groups": ("ListedGroup",),
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
     "kraft.model.client_quotas": ("QuotaMatch",),

@@ -6,13 +6,28 @@ from msgspec import Struct
 
 from kraft.client.sans_io.group.consumer_protocol import decode_assignment
 from kraft.model.consumer_groups import Assignment, ConsumerGroup, ConsumerGroupMember
-from kraft.model.find_coordinator import Coordinator
 from kraft.model.groups import DescribedGroup, DescribedMember
 from kraft.model.ids import TopicPartition
 from kraft.wire.errors import ProtocolError
+from kraft.wire.schema import list_groups
+from kraft.wire.schema.find_coordinator import Coordinator
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """Protocol type of consumers; groups of other programs, such as Kafka Connect, have their own."""
+
+
+class ListedGroup(Struct, frozen=True, kw_only=True):
+    """A group that a broker coordinates."""
+
+    group_id: str
+    protocol_type: str
+    """Such as `consumer` or `connect`; empty for a group that has only committed offsets."""
+
+    state: str
+    """Kafka's name of it."""
+
+    type: str
+    """`classic` or `consumer`."""
 
 
 class GroupMember(Struct, frozen=True, kw_only=True):
@@ -53,6 +68,12 @@ class GroupDescription(Struct, frozen=True, kw_only=True):
     """None for a classic group, as for the next field."""
 
     target_assignment_epoch: int | None = None
+
+
+def listed(group: list_groups.ListedGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id, protocol_type=group.protocol_type, state=group.group_state, type=group.group_type
+    )
 
 
 def of_classic(group: DescribedGroup, coordinator: Coordinator) -> GroupDescription:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.model.find_coordinator import Coordinator
 from kraft.model.ids import TopicPartition
 from kraft.model.transactions import DescribedTransaction
+from kraft.wire.schema.find_coordinator import Coordinator
 
 
 class PreparedTransaction(Struct, frozen=True, kw_only=True):

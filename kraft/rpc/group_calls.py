@@ -8,9 +8,11 @@ from kraft.model import classic_groups as classic
 from kraft.model import committed_offsets as offsets
 from kraft.model import consumer_groups as consumer
 from kraft.model import groups
-from kraft.model.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import groups_pb2
+from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 
 _GROUPS: Final = service_of(groups_pb2.DESCRIPTOR, "Groups")
 
@@ -29,9 +31,9 @@ OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", offsets.OffsetCommitRequest
 TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", offsets.TxnOffsetCommitRequest, offsets.OffsetResults)
 OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", offsets.OffsetFetchRequest, offsets.OffsetFetchResponse)
 OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", offsets.DeleteOffsets, offsets.OffsetResults)
-LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", groups.ListGroupsRequest, groups.ListGroupsResponse)
+LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", ListGroupsRequest, ListGroupsResponse)
 DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse)
 CONSUMER_GROUP_DESCRIBE: Final = Call(
     _GROUPS, "ConsumerGroupDescribe", consumer.ConsumerGroupDescribeRequest, consumer.ConsumerGroupDescribeResponse
 )
-DELETE_GROUPS: Final = Call(_GROUPS, "DeleteGroups", groups.DeleteGroupsRequest, groups.DeleteGroupsResponse)
+DELETE_GROUPS: Final = Call(_GROUPS, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse)

@@ -13,12 +13,13 @@ from kraft.client.any_broker import ATTEMPT_MAX_MS, AnyBroker, NoBrokerReachable
 from kraft.client.attempts import Attempts
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, CoordinatorType, FindCoordinatorRequest
+from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.rpc.call import Call
 from kraft.rpc.group_calls import FIND_COORDINATOR
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.find_coordinator import Coordinator, FindCoordinatorRequest
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -160,7 +161,7 @@ class Coordinators:
         missing = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._known]
         for start in range(0, len(missing), FOUND_AT_ONCE):
             found = await self._look_up(tuple(missing[start : start + FOUND_AT_ONCE]), timeout_ms)
-            self._known.update({each.key: each for each in found if each.error_code is ErrorCode.NONE})
+            self._known.update({each.key: each for each in found if each.error_code == ErrorCode.NONE})
 
     async def _wait(self, answer: asyncio.Future[Any], group_id: str, coordinator: Coordinator) -> None:
         """Wait for the answer. Raises Unreachable if brokers name another coordinator, which is known from then on."""
@@ -177,18 +178,19 @@ class Coordinators:
                 continue
             finally:
                 await _ended(look)
-            if found.error_code is ErrorCode.NONE and found != coordinator:
+            if found.error_code == ErrorCode.NONE and found != coordinator:
                 self._known[group_id] = found
                 raise Unreachable(address, "it is no longer the coordinator")
 
     async def _look_up(self, group_ids: tuple[str, ...], timeout_ms: int, hanging: str = "") -> tuple[Coordinator, ...]:
-        request = FindCoordinatorRequest(key_type=self._key_type, keys=group_ids)
+        request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=group_ids)
 
         async def ask(address: str, timeout_s: float) -> tuple[Coordinator, ...]:
             found = (await self._connections.peer(address).call(FIND_COORDINATOR, request, timeout_s)).coordinators
             for each in found:
-                if is_transient(each.error_code):
-                    raise Refusal(each.error_code, each.error_message)
+                code = error_code(each.error_code)
+                if is_transient(code):
+                    raise Refusal(code, each.error_message or "")
             return found
 
         return await self._any_broker.call(ask, timeout_ms, hanging=hanging)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.any_broker import check
 from kraft.client.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
-from kraft.client.groups import GroupDescription, of_classic, of_consumer
+from kraft.client.groups import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.client.values import OffsetAndMetadata
 from kraft.model.classic_groups import LeaveGroup, LeavingMember
 from kraft.model.committed_offsets import (
@@ -25,14 +25,7 @@ from kraft.model.committed_offsets import (
 )
 from kraft.model.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.groups import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-)
+from kraft.model.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
@@ -44,9 +37,17 @@ from kraft.rpc.group_calls import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
+from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.list_groups import ListGroupsRequest
 
-_Groups: TypeAlias = OffsetFetchResponse | ConsumerGroupDescribeResponse | DescribeGroupsResponse | DeleteGroupsResponse
+_Groups: TypeAlias = OffsetFetchResponse | ConsumerGroupDescribeResponse | DescribeGroupsResponse
 """Responses with an error code for each group."""
+
+_NOT_DELETED: Final[Mapping[int, str]] = {
+    ErrorCode.NON_EMPTY_GROUP: "group {!r} has members: stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no group {!r}",
+}
+"""Why a group is not deleted, by its error code, and the remedy."""
 
 
 class GroupAdmin(AdminCalls):
@@ -59,10 +60,10 @@ class GroupAdmin(AdminCalls):
 
         States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`.
         """
-        request = ListGroupsRequest(states=tuple(states), types=tuple(types))
-        listed = await self._of_each_broker(LIST_GROUPS, request, timeout_ms)
+        request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
+        responses = await self._of_each_broker(LIST_GROUPS, request, timeout_ms)
         # A group that moved meanwhile may be on two lists.
-        by_id = {group.group_id: group for response in listed.values() for group in response.groups}
+        by_id = {group.group_id: listed(group) for response in responses.values() for group in response.groups}
         return [by_id[group_id] for group_id in sorted(by_id)]
 
     async def describe_consumer_groups(
@@ -92,8 +93,8 @@ class GroupAdmin(AdminCalls):
         deadline_ms = self._deadline_ms(timeout_ms)
 
         async def delete(group_id: str) -> None:
-            request = DeleteGroupsRequest(group_ids=(group_id,))
-            await self._coordinators().call(group_id, DELETE_GROUPS, request, deadline_ms, _check_groups)
+            request = DeleteGroupsRequest(groups_names=(group_id,))
+            await self._coordinators().call(group_id, DELETE_GROUPS, request, deadline_ms, _check_deletions)
 
         return await self._of_each(self._coordinators(), group_ids, deadline_ms, delete)
 
@@ -226,6 +227,11 @@ class GroupAdmin(AdminCalls):
 def _check_groups(response: _Groups) -> None:
     for group in response.groups:
         check(group.error_code, group.error_message)
+
+
+def _check_deletions(response: DeleteGroupsResponse) -> None:
+    for result in response.results:
+        check(result.error_code, _NOT_DELETED.get(result.error_code, "").format(result.group_id))
 
 
 def _check_offsets(response: OffsetFetchResponse) -> None:

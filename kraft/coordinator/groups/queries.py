@@ -4,9 +4,7 @@ gives the committed state."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
-
-from msgspec import Struct
+from typing import Final
 
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.group import GroupState as ClassicState
@@ -19,23 +17,11 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
+from kraft.wire.schema.list_groups import ListedGroup
 
-
-class GroupType(Enum):
-    """Kind of a group, by Kafka's name for it."""
-
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
-
-
-class ListedGroup(Struct, frozen=True, kw_only=True):
-    group_id: str
-    group_type: GroupType
-    protocol_type: str
-    """Empty for a simple group."""
-
-    state: str
-    """Kafka's name for the state."""
+_CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
+"""Kafka's names of a group's type."""
 
 
 def check_fetch(groups: Groups, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> None:
@@ -53,9 +39,9 @@ def list_groups(groups: Groups, volatile: GroupsVolatile) -> Iterator[ListedGrou
     for group_id, consumer in groups.consumer.items():
         yield ListedGroup(
             group_id=group_id,
-            group_type=GroupType.CONSUMER,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
-            state=consumer.state.value,
+            group_state=consumer.state.value,
+            group_type=_CONSUMER,
         )
     for group_id, classic in volatile.classic.items():
         if group_id not in groups.consumer:  # The committed state may still have what the group was before.
@@ -68,9 +54,9 @@ def list_groups(groups: Groups, volatile: GroupsVolatile) -> Iterator[ListedGrou
 def _listed_classic(group_id: str, group: ClassicGroup | None) -> ListedGroup:
     return ListedGroup(
         group_id=group_id,
-        group_type=GroupType.CLASSIC,
         protocol_type="" if group is None else group.protocol_type or "",
-        state=(ClassicState.EMPTY if group is None else group.state).value,
+        group_state=(ClassicState.EMPTY if group is None else group.state).value,
+        group_type=_CLASSIC,
     )
 
 

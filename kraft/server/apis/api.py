@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -18,6 +18,8 @@ from kraft.rpc.call import Call
 from kraft.runtime.entropy import Entropy
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.coordinator.internal_topic import InternalTopic
+from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
@@ -103,6 +105,17 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     forwarder: Forwarder
     partitions: Partitions
     """The replicas here."""
+
+    listener: str
+    """Name of the listener, whose addresses are in answers."""
+
+    internal_topics: Mapping[int, InternalTopic]
+    """Those of the coordinators, by CoordinatorType."""
+
+    known_to_lead: Callable[[Iterable[str]], Awaitable[None]]
+    """Waits briefly until the leaders of these topics have answered, or those lost are replaced."""
+
+    groups: GroupHandlers
 
 
 class ControllerSide(Side, frozen=True, kw_only=True):

@@ -10,7 +10,14 @@ from typing import Any, Final
 from kraft.server.apis.api import Api
 from kraft.server.apis.cluster import CLUSTER_APIS
 from kraft.server.apis.configs import CONFIG_APIS
+from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.apis.replicas import REPLICA_APIS
 from kraft.server.apis.topics import TOPIC_APIS
 
-APIS: Final[tuple[Api[Any, Any], ...]] = (*TOPIC_APIS, *REPLICA_APIS, *CONFIG_APIS, *CLUSTER_APIS)
+APIS: Final[tuple[Api[Any, Any], ...]] = (
+    *TOPIC_APIS,
+    *REPLICA_APIS,
+    *CONFIG_APIS,
+    *GROUP_APIS,
+    *CLUSTER_APIS,
+)

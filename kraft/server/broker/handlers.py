@@ -27,7 +27,6 @@ from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
@@ -84,12 +83,8 @@ class BrokerApis:
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""
-        handlers = replace(
-            self.handlers,
-            metadata=self._metadata_handler(listener),
-            find_coordinator=self._find_coordinator_handler(listener),
-        )
-        return self._kafka.apis(listener, handlers, serving.kafka_apis(self._side))
+        handlers = replace(self.handlers, metadata=self._metadata_handler(listener))
+        return self._kafka.apis(listener, handlers, serving.kafka_apis(replace(self._side, listener=listener)))
 
     async def close_threads(self) -> None:
         await shut_down(self._read_thread, drops_waiting=True)
@@ -104,6 +99,10 @@ class BrokerApis:
             index=metadata.published_index,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
+            listener=GRPC,
+            internal_topics=self._coordinators.topics,
+            known_to_lead=self._replicas.leader_checks.known_to_lead,
+            groups=self.handlers.groups,
         )
 
     @cached_property
@@ -127,7 +126,6 @@ class BrokerApis:
             fetch=fetch,
             plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),
-            find_coordinator=self._find_coordinator_handler(GRPC),
             groups=self._coordinators.group_handlers(),
             transactions=transactions.handler,
             txn_markers=transactions.markers,
@@ -156,10 +154,4 @@ class BrokerApis:
             listener,
             self._replicas.leader_checks.known_to_lead,
             self._coordinators.topics.values(),
-        )
-
-    def _find_coordinator_handler(self, listener: str) -> FindCoordinatorHandler:
-        metadata = self._metadata
-        return FindCoordinatorHandler(
-            metadata.image, listener, self._coordinators.topics, self._replicas.leader_checks.known_to_lead
         )

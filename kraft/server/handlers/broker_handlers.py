@@ -14,7 +14,6 @@ from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
@@ -68,9 +67,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     metadata: MetadataHandler
     """Answers with the addresses of one listener; each listener has its own."""
 
-    find_coordinator: FindCoordinatorHandler
-    """Likewise."""
-
     groups: GroupHandlers
     transactions: TransactionsHandler
     txn_markers: TxnMarkersHandler
@@ -95,7 +91,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.fetch.served(),
             *self.plain_records.served(),
             *self.metadata.served(),
-            *self.find_coordinator.served(),
             *self.groups.served(),
             *self.transactions.served(),
             *self.txn_markers.served(),

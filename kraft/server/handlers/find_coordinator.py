@@ -14,16 +14,17 @@ from kraft.coordinator.groups.limits import group_id_error
 from kraft.coordinator.transactions.refusals import id_error
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import (
-    Coordinator,
-    CoordinatorType,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kraft.rpc.call import Served
-from kraft.rpc.group_calls import FIND_COORDINATOR
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.loop.turns import Turns
+from kraft.wire.declaration import replace
+from kraft.wire.schema.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_MANY_FROM: Final = 4
+"""First version with several keys (KIP-699)."""
+
+_NO_ERROR: Final = "NONE"
+"""The message of a response in versions 1 to 3 without an error, as in Kafka."""
 
 KEYS_AT_ONCE: Final = 500
 """Keys looked up before other tasks have their turn."""
@@ -36,10 +37,10 @@ class FindCoordinatorHandler:
         self,
         image: Callable[[], MetadataImage],
         listener: str,
-        topics: Mapping[CoordinatorType, InternalTopic],
+        topics: Mapping[int, InternalTopic],
         known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
-        """`topics` have the state of each type of coordinators, and are created when one is looked for.
+        """`topics` have the state of each CoordinatorType, and are created when one is looked for.
 
         `known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
         """
@@ -53,20 +54,19 @@ class FindCoordinatorHandler:
         if (topic := self._topics.get(request.key_type)) is not None:
             await self._known_to_lead((topic.name,))
         turns, found = Turns(KEYS_AT_ONCE), []
-        for key in request.keys:
+        for key in request.coordinator_keys:
             try:
                 found.append(self._find(request.key_type, key))
             except Refusal as refusal:
-                found.append(Coordinator(key=key, error_code=refusal.error_code, error_message=refusal.message))
+                found.append(_refused(key, refusal))
             await turns.done_with_id(key)
         return FindCoordinatorResponse(coordinators=tuple(found))
 
-    def _find(self, key_type: CoordinatorType, key: str) -> Coordinator:
+    def _find(self, key_type: int, key: str) -> Coordinator:
         internal = self._topics.get(key_type)
         if internal is None:
-            problem = f"coordinators of type {key_type.name.lower()} are not supported yet"
-            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-        refusal = group_id_error(key) if key_type is CoordinatorType.GROUP else id_error(key)
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"coordinators of type {_name(key_type)} are not supported")
+        refusal = group_id_error(key) if key_type == CoordinatorType.GROUP else id_error(key)
         if refusal is not None:
             raise refusal
         image = self._image()
@@ -82,7 +82,43 @@ class FindCoordinatorHandler:
             missing = "no leader" if leader is None else f"a leader without a listener {self._listener}"
             problem = f"{internal.name}-{number} has {missing}; retry"
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)
-        return Coordinator(key=key, node_id=leader_id, host=endpoint.host, port=endpoint.port)
+        return Coordinator(
+            key=key,
+            node_id=leader_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_code=ErrorCode.NONE,
+            error_message="",
+        )
 
-    def served(self) -> list[Served]:
-        return [FIND_COORDINATOR.served_by(self.handle)]
+
+def _refused(key: str, refusal: Refusal) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=refusal.error_code, error_message=refusal.message
+    )
+
+
+def _name(key_type: int) -> str:
+    return CoordinatorType(key_type).name.lower() if key_type in list(CoordinatorType) else str(key_type)
+
+
+# --- Kafka's protocol --------------------------------------------------------------------------------------------
+
+
+def from_version(request: FindCoordinatorRequest, version: int) -> FindCoordinatorRequest:
+    """Return the request with its only key among the keys, where a version has one."""
+    return request if version >= _MANY_FROM else replace(request, coordinator_keys=(request.key,))
+
+
+def to_version(_: FindCoordinatorRequest, found: FindCoordinatorResponse, version: int) -> FindCoordinatorResponse:
+    """Return the only coordinator in the response itself, where a version has one."""
+    if version >= _MANY_FROM:
+        return found
+    (only,) = found.coordinators
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message or _NO_ERROR,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

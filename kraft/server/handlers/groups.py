@@ -8,22 +8,14 @@ from kraft.coordinator.classic.group import GroupState
 from kraft.coordinator.group_refusals import not_of_protocol
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.queries import describe_classic, list_groups
-from kraft.model.errors import Refusal
-from kraft.model.groups import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    GroupResult,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.rpc.call import Served
-from kraft.rpc.group_calls import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from kraft.rpc.group_calls import DESCRIBE_GROUPS
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 
 GROUPS_AT_ONCE: Final = 200
 """Groups listed or described before other tasks have their turn."""
@@ -38,20 +30,15 @@ class GroupsHandler:
 
         Raises Refusal: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
-        states = {state.lower() for state in request.states}
-        types = {each.lower() for each in request.types}
+        states = {state.lower() for state in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
         turns, groups = Turns(GROUPS_AT_ONCE), []
         for view in self._coordinators.views():
             for group in list_groups(view.committed, view.volatile):
-                kind = group.group_type.value.lower()
-                if (not states or group.state.lower() in states) and (not types or kind in types):
-                    groups.append(
-                        ListedGroup(
-                            group_id=group.group_id, protocol_type=group.protocol_type, state=group.state, type=kind
-                        )
-                    )
+                if (not states or group.group_state.lower() in states) and (not types or group.group_type in types):
+                    groups.append(group)
                 await turns.done()
-        return ListGroupsResponse(groups=tuple(groups))
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(groups))
 
     async def describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         """Return each group of the classic protocol, or its Refusal; once if the request repeats it."""
@@ -81,21 +68,22 @@ class GroupsHandler:
     async def delete(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Delete each group without members, with its offsets."""
         turns, results = Turns(GROUPS_AT_ONCE), []
-        for group_id in dict.fromkeys(request.group_ids):
-            results.append(await self._deleted(group_id))
+        for group_id in dict.fromkeys(request.groups_names):
+            results.append(DeletableGroupResult(group_id=group_id, error_code=await self._deleted(group_id)))
             await turns.done_with_id(group_id)
-        return DeleteGroupsResponse(groups=tuple(results))
+        return DeleteGroupsResponse(results=tuple(results))
 
-    async def _deleted(self, group_id: str) -> GroupResult:
+    async def _deleted(self, group_id: str) -> ErrorCode:
         try:
             await self._coordinators.decide(group_id, DeleteGroup(group_id=group_id))
         except Refusal as refusal:
-            return GroupResult(group_id=group_id, error_code=refusal.error_code, error_message=refusal.message)
-        return GroupResult(group_id=group_id)
+            return refusal.error_code
+        return ErrorCode.NONE
 
     def served(self) -> list[Served]:
-        return [
-            LIST_GROUPS.served_by(self.list_groups),
-            DESCRIBE_GROUPS.served_by(self.describe),
-            DELETE_GROUPS.served_by(self.delete),
-        ]
+        return [DESCRIBE_GROUPS.served_by(self.describe)]
+
+
+def deletion_refused(request: DeleteGroupsRequest, refusal: Refusal) -> DeleteGroupsResponse:
+    results = (DeletableGroupResult(group_id=each, error_code=refusal.error_code) for each in request.groups_names)
+    return DeleteGroupsResponse(results=tuple(results))

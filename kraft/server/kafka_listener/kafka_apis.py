@@ -14,7 +14,6 @@ from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
-from kraft.server.kafka_listener.apis.find_coordinator import FindCoordinatorApi
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
@@ -74,7 +73,6 @@ def kafka_apis(
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),
-        ApiKey.FIND_COORDINATOR: FindCoordinatorApi(handlers.find_coordinator.handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(handlers.offset_for_leader_epoch.handle),
         **kafka_group_apis(handlers.groups),
         **kafka_transaction_apis(handlers),

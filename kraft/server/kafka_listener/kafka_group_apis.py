@@ -5,12 +5,10 @@ from __future__ import annotations
 from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.kafka_listener.apis.consumer_group_describe import ConsumerGroupDescribeApi
 from kraft.server.kafka_listener.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatApi
-from kraft.server.kafka_listener.apis.delete_groups import DeleteGroupsApi
 from kraft.server.kafka_listener.apis.describe_groups import DescribeGroupsApi
 from kraft.server.kafka_listener.apis.heartbeat import HeartbeatApi
 from kraft.server.kafka_listener.apis.join_group import JoinGroupApi
 from kraft.server.kafka_listener.apis.leave_group import LeaveGroupApi
-from kraft.server.kafka_listener.apis.list_groups import ListGroupsApi
 from kraft.server.kafka_listener.apis.offset_commit import OffsetCommitApi
 from kraft.server.kafka_listener.apis.offset_delete import OffsetDeleteApi
 from kraft.server.kafka_listener.apis.offset_fetch import OffsetFetchApi
@@ -32,9 +30,7 @@ def kafka_group_apis(handlers: GroupHandlers) -> dict[ApiKey, Api]:
         ApiKey.SYNC_GROUP: SyncGroupApi(classic.sync),
         ApiKey.HEARTBEAT: HeartbeatApi(classic.heartbeat),
         ApiKey.LEAVE_GROUP: LeaveGroupApi(classic.leave),
-        ApiKey.LIST_GROUPS: ListGroupsApi(groups.list_groups),
         ApiKey.DESCRIBE_GROUPS: DescribeGroupsApi(groups.describe),
-        ApiKey.DELETE_GROUPS: DeleteGroupsApi(groups.delete),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatApi(consumer.heartbeat),
         ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeApi(consumer.describe),
     }

@@ -18,14 +18,12 @@ from kraft.log.format.record_codec import Record
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.configs import ConfigSource
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest
 from kraft.model.ids import Offset, TopicPartition
 from kraft.rpc.group_calls import FIND_COORDINATOR
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.testing import Cluster
 from kraft.wire.frame import decode_response
-from kraft.wire.schema.find_coordinator import FindCoordinatorRequest as KafkaRequest
-from kraft.wire.schema.find_coordinator import FindCoordinatorResponse as KafkaResponse
+from kraft.wire.schema.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.soak import coordinator_kill_runs
 from tests.support.command_line import run_kraft
 from tests.support.kafka.kafka_connection import Connection
@@ -41,7 +39,7 @@ def find(server: str) -> Coordinator:
     async def ask() -> Coordinator:
         connections = Connections()
         try:
-            request = FindCoordinatorRequest(keys=(GROUP,))
+            request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
             (found,) = (await connections.peer(server).call(FIND_COORDINATOR, request, DEADLINE_S)).coordinators
         finally:
             await connections.close()
@@ -59,14 +57,14 @@ def find(server: str) -> Coordinator:
 
 def find_as_kafkas_clients(server: str) -> Any:
     with Connection(server) as connection:
-        connection.send(KafkaRequest(coordinator_keys=(GROUP,)), KAFKA_VERSION)
-        _, response = decode_response(KafkaResponse, KAFKA_VERSION, connection.frame() or b"")
+        connection.send(FindCoordinatorRequest(coordinator_keys=(GROUP,)), KAFKA_VERSION)
+        _, response = decode_response(FindCoordinatorResponse, KAFKA_VERSION, connection.frame() or b"")
     return response.coordinators[0]
 
 
 def found(server: str) -> Coordinator:
     """Return the coordinator, once the topic is created."""
-    until(lambda: find(server).error_code is ErrorCode.NONE, lambda: str(find(server)))
+    until(lambda: find(server).error_code == ErrorCode.NONE, lambda: str(find(server)))
     return find(server)
 
 
@@ -108,7 +106,7 @@ def events(cluster: Cluster, event: str) -> list[dict[str, Any]]:
 def test_one_node_coordinates_groups_without_any_setting() -> None:
     with Cluster(nodes=1) as cluster, Admin(cluster.bootstrap_servers) as admin:
         create_topic(cluster.bootstrap_servers, "orders", partitions=1, replication_factor=1)
-        assert find(cluster.bootstrap_servers).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert find(cluster.bootstrap_servers).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         coordinator = found(cluster.bootstrap_servers)
         assert f"{coordinator.host}:{coordinator.port}" == cluster.bootstrap_servers
         kafka = find_as_kafkas_clients(cluster.kafka_bootstrap_servers)
@@ -162,8 +160,8 @@ def test_clients_cannot_write_to_the_offsets_topic() -> None:
 
 def test_without_enough_brokers_the_reason_is_logged() -> None:
     with Cluster(nodes=1, overrides={"offsets.topic.replication.factor": "3"}) as cluster:
-        until(lambda: "replication factor" in find(cluster.bootstrap_servers).error_message, "no reason is given")
-        assert find(cluster.bootstrap_servers).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        until(lambda: "replication factor" in str(find(cluster.bootstrap_servers)), "no reason is given")
+        assert find(cluster.bootstrap_servers).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         (event,) = events(cluster, "topic not created")
         assert event["topic"] == OFFSETS_TOPIC
 

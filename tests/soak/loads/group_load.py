@@ -22,7 +22,6 @@ from kraft.model.committed_offsets import (
 )
 from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicNames
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import FindCoordinatorRequest
 from kraft.model.ids import Offset
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -34,6 +33,7 @@ from kraft.rpc.group_calls import (
     SYNC_GROUP,
 )
 from kraft.rpc.peers import Connections, Unreachable
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from tests.support.working_thread import WorkingThread
 
 ASK_S: Final = 2.0
@@ -117,7 +117,7 @@ class GroupMember(ABC):
     async def _find(self) -> None:
         while not self._address:
             peer = self._connections.peer(next(self._servers))
-            request = FindCoordinatorRequest(keys=(self.group_id,))
+            request = FindCoordinatorRequest(coordinator_keys=(self.group_id,))
             (found,) = (await peer.call(FIND_COORDINATOR, request, ASK_S)).coordinators
             _raise(found.error_code)
             self.coordinator_id, self._address = found.node_id, f"{found.host}:{found.port}"
@@ -255,9 +255,9 @@ class GroupLoad(WorkingThread):
         return [mistake for member in self.members for mistake in member.mistakes]
 
 
-def _raise(code: ErrorCode) -> None:
-    if code is not ErrorCode.NONE:
-        raise Refusal(code, code.name)
+def _raise(code: int) -> None:
+    if code != ErrorCode.NONE:
+        raise Refusal(ErrorCode(code), ErrorCode(code).name)
 
 
 @contextmanager

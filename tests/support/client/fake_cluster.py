@@ -26,7 +26,6 @@ from kraft.model.delete_records import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from kraft.model.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.list_offsets import (
@@ -258,12 +257,6 @@ class FakeBroker:
         opened = FakeProduceStream(self) if stream is PRODUCE else FakeFetchStream(self)
         self.streams.append(opened)
         return opened
-
-    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        if request.key_type is CoordinatorType.TRANSACTION and self.cluster.transactions is not None:
-            return self.cluster.transactions.find_coordinator(request)
-        groups = self.cluster.groups or ScriptedGroups(self.cluster, self.broker_id)
-        return groups.find_coordinator(request)
 
     # --- Broker -----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kraft.coordinator.consumer.group import ResolvedRegex
@@ -23,14 +24,18 @@ from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from kraft.model.groups import ListGroupsRequest, ListGroupsResponse
 from kraft.rpc.call import Served
+from kraft.rpc.group_calls import FIND_COORDINATOR
+from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupsView
+from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.support.client.coordinators import found
 from tests.support.client.fake_timers import FakeTimers
 from tests.support.server.fake_controllers import python_name
 
@@ -55,13 +60,16 @@ class FakeGroups:
         self._numbers = count(1)
         cluster.image = cluster.image.replay([FeatureLevelSet(feature=GROUP_VERSION, level=1)])
         coordinators: Any = self
-        handlers = (
-            ClassicGroupsHandler(coordinators),
-            CommittedOffsetsHandler(coordinators, self._image),
-            ConsumerGroupsHandler(coordinators, self._image),
-            GroupsHandler(coordinators),
+        handlers = GroupHandlers(
+            classic=ClassicGroupsHandler(coordinators),
+            consumer=ConsumerGroupsHandler(coordinators, self._image),
+            groups=GroupsHandler(coordinators),
+            offsets=CommittedOffsetsHandler(coordinators, self._image),
         )
-        served = [each for handler in handlers for each in handler.served()]
+        # Of a broker, only these are there.
+        side: Any = SimpleNamespace(groups=handlers)
+        rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]
+        served = [*handlers.served(), *(each.call.served_by(each.handler(side)) for each in rows if each.call)]
         self._calls: Mapping[str, Served] = {python_name(each.call.name): each for each in served}
         self._apply(self._shard.loaded(self.groups, self._context()))
 
@@ -97,7 +105,7 @@ class FakeGroups:
     async def answer(self, broker_id: int, name: str, request: Any) -> Any:
         if broker_id != self.coordinator_id:
             if isinstance(request, ListGroupsRequest):
-                return ListGroupsResponse(groups=())
+                return ListGroupsResponse(error_code=ErrorCode.NONE, groups=())
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"broker {broker_id} does not coordinate the group")
         served = self._calls[name]
         return await served.handler(request, "127.0.0.1:1") if served.takes_peer else await served.handler(request)
@@ -106,11 +114,9 @@ class FakeGroups:
         broker = self._cluster.brokers[self.coordinator_id]
         if not broker.is_up:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is down")
+        host = broker.address.split(":")[0]
         return FindCoordinatorResponse(
-            coordinators=tuple(
-                Coordinator(key=key, node_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
-                for key in request.keys
-            )
+            coordinators=tuple(found(key, broker.broker_id, host) for key in request.coordinator_keys)
         )
 
     # --- as the handlers see it -------------------------------------------------------------------------------

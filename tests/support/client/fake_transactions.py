@@ -31,7 +31,6 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.committed_offsets import OffsetResults, PartitionResult, TopicResult, TxnOffsetCommitRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.transactions import (
@@ -40,6 +39,8 @@ from kraft.model.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.support.client.coordinators import found
 from tests.support.client.fake_timers import FakeTimers
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ class FakeTransactions:
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         broker = self._cluster.brokers[self.coordinator_id]
         host = broker.address.split(":")[0]
-        found = (Coordinator(key=key, node_id=broker.broker_id, host=host, port=9094) for key in request.keys)
-        return FindCoordinatorResponse(coordinators=tuple(found))
+        coordinators = (found(key, broker.broker_id, host) for key in request.coordinator_keys)
+        return FindCoordinatorResponse(coordinators=tuple(coordinators))
 
     def init_producer_id(self, broker_id: int, request: InitProducerIdRequest) -> InitProducerIdResponse:
         self.requests.append(request)

@@ -10,11 +10,15 @@ from kraft.model import committed_offsets as offsets
 from kraft.model import consumer_groups as consumer
 from kraft.model import groups
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import Offset, TopicPartition
 from kraft.wire.codec import encode
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment
 from kraft.wire.schema.consumer_protocol import TopicPartition as AssignedTopic
+from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tests.support.client.coordinators import found
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -47,21 +51,27 @@ class ScriptedGroups:
         self._broker_id = broker_id
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        if request.key_type == CoordinatorType.TRANSACTION and self._cluster.transactions is not None:
+            return self._cluster.transactions.find_coordinator(request)
+        if self._cluster.groups is not None:
+            return self._cluster.groups.find_coordinator(request)
         coordinators = []
-        for key in request.keys:
+        for key in request.coordinator_keys:
             broker_id = scripted_coordinator(self._cluster, key)
-            coordinators.append(Coordinator(key=key, node_id=broker_id, host=f"broker-{broker_id}", port=9094))
+            coordinators.append(found(key, broker_id, f"broker-{broker_id}"))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
 
-    def list_groups(self, request: groups.ListGroupsRequest) -> groups.ListGroupsResponse:
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         listed = [
-            groups.ListedGroup(group_id=group_id, protocol_type=each.protocol_type, state=each.state, type=each.type)
+            ListedGroup(
+                group_id=group_id, protocol_type=each.protocol_type, group_state=each.state, group_type=each.type
+            )
             for group_id, each in self._cluster.scripted_groups.items()
             if scripted_coordinator(self._cluster, group_id) == self._broker_id
-            and (not request.states or each.state in request.states)
-            and (not request.types or each.type in request.types)
+            and (not request.states_filter or each.state in request.states_filter)
+            and (not request.types_filter or each.type in request.types_filter)
         ]
-        return groups.ListGroupsResponse(groups=tuple(listed))
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(listed))
 
     def describe_groups(self, request: groups.DescribeGroupsRequest) -> groups.DescribeGroupsResponse:
         return groups.DescribeGroupsResponse(groups=tuple(map(self._classic, request.group_ids)))
@@ -133,15 +143,15 @@ class ScriptedGroups:
             )
         )
 
-    def delete_groups(self, request: groups.DeleteGroupsRequest) -> groups.DeleteGroupsResponse:
-        return groups.DeleteGroupsResponse(groups=tuple(map(self._delete, request.group_ids)))
+    def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=tuple(map(self._delete, request.groups_names)))
 
-    def _delete(self, group_id: str) -> groups.GroupResult:
+    def _delete(self, group_id: str) -> DeletableGroupResult:
         group = self._own(group_id)
         code = NO_GROUP if group is None else ErrorCode.NON_EMPTY_GROUP if group.readers else ErrorCode.NONE
         if code is ErrorCode.NONE:
             del self._cluster.scripted_groups[group_id]
-        return groups.GroupResult(group_id=group_id, error_code=code, error_message=code.name)
+        return DeletableGroupResult(group_id=group_id, error_code=code)
 
     # --- committed offsets -------------------------------------------------------------------------------------
 

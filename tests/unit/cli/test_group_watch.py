@@ -8,7 +8,7 @@ from kraft.cli import group_watch
 from kraft.cli.group_watch import THREAD_NAME, GroupWatch, why_waiting
 from kraft.client import GroupDescription, GroupMember, TopicPartition
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator
+from tests.support.client.coordinators import found
 
 DEADLINE_S = 10.0
 NOT_THERE = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets-7 has no leader")
@@ -40,7 +40,7 @@ def group(state: str, *members: GroupMember) -> GroupDescription:
         protocol_type="consumer",
         state=state,
         assignor="",
-        coordinator=Coordinator(key="g", node_id=1, host="h", port=1),
+        coordinator=found("g", 1, "h"),
         members=members,
     )
 

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.any_broker import AnyBroker, NoBrokerReachable
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.rpc.group_calls import HEARTBEAT
 from kraft.rpc.peers import Unreachable
+from kraft.wire.declaration import replace
+from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.virtual_time import LoopClock

@@ -282,9 +282,9 @@ def test_a_group_that_cannot_be_deleted_is_reported_and_fails_the_command(kraft:
     arguments = ("groups", "delete", "live", "empty", "none", "--bootstrap-server", "broker-1:9094")
     assert kraft.run(*arguments) == 1
     assert kraft.out.splitlines()[1:] == [
-        "live   Error: NON_EMPTY_GROUP: NON_EMPTY_GROUP",
+        "live   Error: NON_EMPTY_GROUP: group 'live' has members: stop them first",
         "empty  Successful",
-        "none   Error: GROUP_ID_NOT_FOUND: GROUP_ID_NOT_FOUND",
+        "none   Error: GROUP_ID_NOT_FOUND: there is no group 'none'",
     ]
     assert kraft.err == "kraft: 2 groups could not be deleted\n"
     assert list(cluster.scripted_groups) == ["live"]

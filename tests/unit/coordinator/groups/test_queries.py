@@ -4,14 +4,13 @@ import pytest
 
 from kraft.coordinator.classic.group import GroupState
 from kraft.coordinator.groups.queries import (
-    GroupType,
-    ListedGroup,
     check_fetch,
     describe_classic,
     describe_consumer,
     list_groups,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.list_groups import ListedGroup
 from tests.unit.coordinator.groups.coordinator import Coordinator
 
 
@@ -27,13 +26,13 @@ def shard() -> Coordinator:
 
 
 def test_every_group_is_listed_with_type_and_state(shard: Coordinator) -> None:
-    def listed(group_id: str, group_type: GroupType, protocol_type: str, state: str) -> ListedGroup:
-        return ListedGroup(group_id=group_id, group_type=group_type, protocol_type=protocol_type, state=state)
+    def listed(group_id: str, group_type: str, protocol_type: str, state: str) -> ListedGroup:
+        return ListedGroup(group_id=group_id, group_type=group_type, protocol_type=protocol_type, group_state=state)
 
     assert sorted(list_groups(shard.groups, shard.volatile), key=lambda each: each.group_id) == [
-        listed("classic", GroupType.CLASSIC, "consumer", "Stable"),
-        listed("consumer", GroupType.CONSUMER, "consumer", "Stable"),
-        listed("simple", GroupType.CLASSIC, "", "Empty"),
+        listed("classic", "classic", "consumer", "Stable"),
+        listed("consumer", "consumer", "consumer", "Stable"),
+        listed("simple", "classic", "", "Empty"),
     ]
 
 

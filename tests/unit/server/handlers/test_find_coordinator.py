@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
+
+import pytest
 
 from kraft.coordinator.group_partition import partition_of
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.find_coordinator import Coordinator, CoordinatorType, FindCoordinatorRequest
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import BrokerId
 from kraft.server.coordinator.internal_topic import InternalTopic
-from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
+from kraft.server.handlers.find_coordinator import FindCoordinatorHandler, from_version, to_version
+from kraft.wire.schema.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.cluster_images import cluster, epoch_of, with_topic
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], [3, 1], topic=OFFSETS_TOPIC)
@@ -37,7 +41,7 @@ class FakeTopic(InternalTopic):
 
 def ask(
     *keys: str,
-    key_type: CoordinatorType = CoordinatorType.GROUP,
+    key_type: int = CoordinatorType.GROUP,
     image: MetadataImage = IMAGE,
     listener: str = "GRPC",
     waited_for: list[list[str]] | None = None,
@@ -49,12 +53,14 @@ def ask(
         if waited_for is not None:
             waited_for.append(list(topics))
 
-    topics = {
+    topics: dict[int, InternalTopic] = {
         CoordinatorType.GROUP: FakeTopic(OFFSETS_TOPIC, created),
         CoordinatorType.TRANSACTION: FakeTopic(TRANSACTIONS_TOPIC, created),
     }
     handler = FindCoordinatorHandler(lambda: image, listener, topics, replaced)
-    return list(asyncio.run(handler.handle(FindCoordinatorRequest(key_type=key_type, keys=keys))).coordinators)
+    return list(
+        asyncio.run(handler.handle(FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys))).coordinators
+    )
 
 
 def test_each_group_is_coordinated_where_its_partition_is_led() -> None:
@@ -82,12 +88,12 @@ def test_the_topic_of_transactions_is_created_on_demand() -> None:
     waited_for: list[list[str]] = []
     (found,) = ask("id", key_type=CoordinatorType.TRANSACTION, created=created, waited_for=waited_for)
     assert (created, waited_for) == ([TRANSACTIONS_TOPIC], [[TRANSACTIONS_TOPIC]])
-    assert found.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_an_empty_transactional_id_has_no_coordinator() -> None:
     (found,) = ask("", key_type=CoordinatorType.TRANSACTION, image=WITH_TRANSACTIONS)
-    assert found.error_code is ErrorCode.INVALID_REQUEST
+    assert found.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_leaders_that_were_lost_are_replaced_first() -> None:
@@ -100,8 +106,13 @@ def test_the_topic_is_created_on_demand() -> None:
     created: list[str] = []
     (found,) = ask("group", image=cluster(1), created=created)
     assert created == [OFFSETS_TOPIC]
-    assert found == Coordinator(
-        key="group", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message="being created"
+    assert found == coordinator(
+        "group",
+        node_id=-1,
+        host="",
+        port=-1,
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        error_message="being created",
     )
 
 
@@ -113,19 +124,47 @@ def test_a_coordinator_that_clients_cannot_reach_is_not_named() -> None:
         )
     (found,) = ask("group", image=without_leader)
     assert (found.error_code, found.node_id, found.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
-    assert "has no leader" in found.error_message
+    assert "has no leader" in (found.error_message or "")
     (found,) = ask("group", listener="EXTERNAL")
-    assert found.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "without a listener EXTERNAL" in found.error_message
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "without a listener EXTERNAL" in (found.error_message or "")
 
 
-def test_other_coordinators_are_refused_for_good() -> None:
-    (found,) = ask("id", key_type=CoordinatorType.SHARE)
-    assert found.error_code is ErrorCode.INVALID_REQUEST
-    assert "not supported yet" in found.error_message
+@pytest.mark.parametrize(("key_type", "name"), [(CoordinatorType.SHARE, "share"), (3, "3"), (-1, "-1")])
+def test_other_coordinators_are_refused_for_good(key_type: int, name: str) -> None:
+    (found,) = ask("id", key_type=key_type)
+    assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert found.error_message == f"coordinators of type {name} are not supported"
 
 
 def test_an_id_that_no_group_can_have_is_refused_and_the_others_are_found() -> None:
     refused, found = ask("g" * 40_000, "group")
     assert (refused.error_code, refused.node_id) == (ErrorCode.INVALID_GROUP_ID, -1)
-    assert found.error_code is ErrorCode.NONE
+    assert found.error_code == ErrorCode.NONE
+
+
+# --- Kafka's protocol --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_earlier_versions_ask_for_one_coordinator(version: int) -> None:
+    request = from_version(FindCoordinatorRequest(key="group"), version)
+    assert request.coordinator_keys == ("group",)
+    found = to_version(request, FindCoordinatorResponse(coordinators=(coordinator("group"),)), version)
+    assert found == FindCoordinatorResponse(error_code=0, error_message="NONE", node_id=7, host="broker", port=9092)
+    lost = coordinator("group", node_id=-1, host="", port=-1, error_code=15, error_message="no leader")
+    found = to_version(request, FindCoordinatorResponse(coordinators=(lost,)), version)
+    assert found == FindCoordinatorResponse(error_code=15, error_message="no leader", node_id=-1, host="", port=-1)
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_later_versions_ask_for_many(version: int) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=("a", "b"))
+    assert from_version(request, version) is request
+    found = FindCoordinatorResponse(coordinators=(coordinator("a"), coordinator("b")))
+    assert to_version(request, found, version) is found
+
+
+def coordinator(key: str, **fields: Any) -> Coordinator:
+    found = {"node_id": 7, "host": "broker", "port": 9092, "error_code": 0, "error_message": "", **fields}
+    return Coordinator(key=key, **found)

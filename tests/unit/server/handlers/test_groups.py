@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,15 +10,17 @@ from kraft.model.classic_groups import Heartbeat, LeaveGroup, LeavingMember, Syn
 from kraft.model.committed_offsets import DeleteOffsets, FetchGroup, OffsetFetchRequest
 from kraft.model.consumer_groups import ConsumerGroupDescribeRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListedGroup, ListGroupsRequest
+from kraft.model.groups import DescribeGroupsRequest
+from kraft.wire.schema.delete_groups import DeleteGroupsRequest
+from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest
 from tests.support.server.group_broker import GroupBroker
 from tests.support.server.replicas import lead, settle
 from tests.support.turn_counter import TurnCounter
 
 GROUPS = [
-    ListedGroup(group_id="left", protocol_type="consumer", state="Empty", type="classic"),
-    ListedGroup(group_id="new", protocol_type="consumer", state="Stable", type="consumer"),
-    ListedGroup(group_id="old", protocol_type="consumer", state="Stable", type="classic"),
+    ListedGroup(group_id="left", protocol_type="consumer", group_state="Empty", group_type="classic"),
+    ListedGroup(group_id="new", protocol_type="consumer", group_state="Stable", group_type="consumer"),
+    ListedGroup(group_id="old", protocol_type="consumer", group_state="Stable", group_type="classic"),
 ]
 
 
@@ -42,7 +45,7 @@ async def test_groups_are_listed_by_state_and_type(
 ) -> None:
     async with GroupBroker(tmp_path) as broker:
         await with_groups(broker)
-        listed = await broker.handlers.groups.list_groups(ListGroupsRequest(states=states, types=types))
+        listed = await broker.handlers.groups.list_groups(ListGroupsRequest(states_filter=states, types_filter=types))
         assert sorted(listed.groups, key=lambda each: each.group_id) == found
 
 
@@ -71,9 +74,9 @@ async def test_a_group_is_described_once_however_often_it_is_named(tmp_path: Pat
 async def test_groups_without_members_are_deleted(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await with_groups(broker)
-        asked = DeleteGroupsRequest(group_ids=("left", "old", "new", "none", "left"))
+        asked = DeleteGroupsRequest(groups_names=("left", "old", "new", "none", "left"))
         deleted = await broker.handlers.groups.delete(asked)
-        assert [(each.group_id, each.error_code) for each in deleted.groups] == [
+        assert [(each.group_id, each.error_code) for each in deleted.results] == [
             ("left", ErrorCode.NONE),
             ("old", ErrorCode.NON_EMPTY_GROUP),
             ("new", ErrorCode.NON_EMPTY_GROUP),
@@ -86,8 +89,8 @@ async def test_a_broker_without_the_coordinator_says_so(tmp_path: Path) -> None:
     broker = GroupBroker(tmp_path)
     assert (await broker.handlers.groups.list_groups(ListGroupsRequest())).groups == ()
     (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=("old",)))).groups
-    (deleted,) = (await broker.handlers.groups.delete(DeleteGroupsRequest(group_ids=("old",)))).groups
-    assert group.error_code is deleted.error_code is ErrorCode.NOT_COORDINATOR
+    (deleted,) = (await broker.handlers.groups.delete(DeleteGroupsRequest(groups_names=("old",)))).results
+    assert group.error_code == deleted.error_code == ErrorCode.NOT_COORDINATOR
     with pytest.raises(Refusal):
         broker.coordinators.view("old")
 
@@ -127,11 +130,11 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
     long = "g" * 40_000
     async with GroupBroker(tmp_path) as broker:
         groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
-        answers = (
-            (await groups.describe(DescribeGroupsRequest(group_ids=(long,)))).groups
-            + (await groups.delete(DeleteGroupsRequest(group_ids=(long,)))).groups
-            + (await consumer.describe(ConsumerGroupDescribeRequest(group_ids=(long,)))).groups
-            + (await offsets.fetch(OffsetFetchRequest(groups=(FetchGroup(group_id=long, all_topics=True),)))).groups
+        answers: tuple[Any, ...] = (
+            *(await groups.describe(DescribeGroupsRequest(group_ids=(long,)))).groups,
+            *(await groups.delete(DeleteGroupsRequest(groups_names=(long,)))).results,
+            *(await consumer.describe(ConsumerGroupDescribeRequest(group_ids=(long,)))).groups,
+            *(await offsets.fetch(OffsetFetchRequest(groups=(FetchGroup(group_id=long, all_topics=True),)))).groups,
         )
         assert [each.error_code for each in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
         classic = broker.handlers.classic
@@ -155,10 +158,12 @@ async def test_many_groups_that_do_not_exist_are_looked_for_in_turns(tmp_path: P
         fetched = OffsetFetchRequest(groups=tuple(FetchGroup(group_id=each, all_topics=True) for each in names))
         for asking in (
             groups.describe(DescribeGroupsRequest(group_ids=names)),
-            groups.delete(DeleteGroupsRequest(group_ids=names)),
             consumer.describe(ConsumerGroupDescribeRequest(group_ids=names)),
             offsets.fetch(fetched),
         ):
             async with TurnCounter() as others:
                 assert len((await asking).groups) == len(names)
             assert others.turns >= 3, asking
+        async with TurnCounter() as others:
+            assert len((await groups.delete(DeleteGroupsRequest(groups_names=names))).results) == len(names)
+        assert others.turns >= 3
