@@ -34,7 +34,8 @@ from tests.support.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.loader import Loader
 
 IMAGE = with_topic(cluster(1), [1])
-CREATE = CreateTopicsRequest(topics=(new_topic("orders", configs={"retention.ms": "5"}), new_topic("no!")))
+OWN = {"retention.ms": "5"}
+CREATE = CreateTopicsRequest(topics=(new_topic("orders", configs=OWN), new_topic("no!", configs=OWN)))
 CREATED = CreateTopicsResponse(
     topics=(
         CreatableTopicResult(name="orders", topic_id=ORDERS, error_code=ErrorCode.NONE, error_message=None),
