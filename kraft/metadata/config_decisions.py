@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -41,6 +42,9 @@ ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
 
+_OPERATIONS: Final = frozenset(ConfigOperation)
+
+
 class NodeConfigs(Struct, frozen=True, kw_only=True):
     """Configs of the node that decides, from its file: what alterations are checked together with."""
 
@@ -61,7 +65,11 @@ class _Resource(Protocol):
     @property
     def resource_name(self) -> str: ...
 
+    @property
+    def configs(self) -> Sequence[object]: ...
 
+
+_AnyResource = TypeVar("_AnyResource", bound=_Resource)
 _Response_co = TypeVar("_Response_co", covariant=True)
 
 
@@ -77,8 +85,7 @@ def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, node: NodeConfigs
 ) -> Decision[AlterConfigsResponse]:
     """Replace all configs of each resource on its own: those that are not named return to their defaults."""
-    resources = [_replacing(image, resource) for resource in request.resources]
-    records, refusals = _altered_resources(image, resources, node)
+    records, refusals = _altered_resources(image, request.resources, node, partial(_replacing, image))
     responses = resource_responses(AllResponse, request.resources, refusals)
     return Decision(
         records=[] if request.validate_only else records, response=AlterConfigsResponse(responses=responses)
@@ -89,7 +96,7 @@ def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, node: NodeConfigs
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Alter each resource on its own: all its alterations or none. One that changes nothing gives no record."""
-    records, refusals = _altered_resources(image, request.resources, node)
+    records, refusals = _altered_resources(image, request.resources, node, lambda resource: resource)
     responses = resource_responses(OneByOneResponse, request.resources, refusals)
     return Decision(
         records=[] if request.validate_only else records, response=IncrementalAlterConfigsResponse(responses=responses)
@@ -112,7 +119,10 @@ def resource_responses(
 
 
 def _altered_resources(
-    image: MetadataImage, resources: Sequence[AlterConfigsResource], node: NodeConfigs
+    image: MetadataImage,
+    resources: Sequence[_AnyResource],
+    node: NodeConfigs,
+    alterations_of: Callable[[_AnyResource], AlterConfigsResource],
 ) -> tuple[list[MetadataRecord], list[Refusal | None]]:
     named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     left = ALTERATIONS_PER_REQUEST_MAX
@@ -121,14 +131,16 @@ def _altered_resources(
     for resource in resources:
         left -= len(resource.configs)
         try:
-            _check_request(resource, named[resource.resource_type, resource.resource_name], left)
-            match resource.resource_type:
+            _check_resource(resource, named[resource.resource_type, resource.resource_name], left)
+            alterations = alterations_of(resource)
+            _check_alterations(alterations.configs)
+            match alterations.resource_type:
                 case ConfigResourceType.BROKER:
-                    records += _altered_broker(image, resource, node)
+                    records += _altered_broker(image, alterations, node)
                 case ConfigResourceType.GROUP:
-                    records += _altered_group(image, resource, node.groups)
+                    records += _altered_group(image, alterations, node.groups)
                 case _:
-                    records += _altered(image, _topic(image, resource), resource, node.topics)
+                    records += _altered(image, _topic(image, alterations), alterations, node.topics)
         except Refusal as refusal:
             refusals.append(refusal)
         else:
@@ -136,21 +148,25 @@ def _altered_resources(
     return records, refusals
 
 
-def _check_request(resource: AlterConfigsResource, times_named: int, alterations_left: int) -> None:
+def _check_resource(resource: _Resource, times_named: int, alterations_left: int) -> None:
     if alterations_left < 0:
         problem = f"more than {ALTERATIONS_PER_REQUEST_MAX} configs in one request: alter fewer at a time"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if times_named > 1:
         problem = f"resource '{resource.resource_name[:300]}' is in the request {times_named} times: name it once"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    for config in resource.configs:
-        if config.config_operation not in list(ConfigOperation):
+
+
+def _check_alterations(configs: Sequence[AlterableConfig]) -> None:
+    for config in configs:
+        if config.config_operation not in _OPERATIONS:
             problem = f"config '{config.name[:100]}': unknown operation {config.config_operation}"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    for name, times in Counter(config.name for config in resource.configs).items():
-        if times > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{name[:100]}' is in the request {times} times")
-    for config in resource.configs:
+    if len(configs) > 1:
+        for name, times in Counter(config.name for config in configs).items():
+            if times > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{name[:100]}' is in the request {times} times")
+    for config in configs:
         # DELETE takes no value, but some clients send one.
         if config.value is None and config.config_operation != ConfigOperation.DELETE:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{config.name[:100]}' has no value: give it one")
@@ -158,18 +174,19 @@ def _check_request(resource: AlterConfigsResource, times_named: int, alterations
 
 def _replacing(image: MetadataImage, resource: ReplacedResource) -> AlterConfigsResource:
     """Return the alterations by which the resource has these configs and no others."""
-    named = {config.name for config in resource.configs}
-    wanted = [
+    alterations = [
         AlterableConfig(name=config.name, config_operation=ConfigOperation.SET, value=config.value)
         for config in resource.configs
     ]
-    gone = [
-        AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None)
-        for key in sorted(_own_configs(image, resource))
-        if key not in named
-    ]
+    if own := _own_configs(image, resource):
+        named = {config.name for config in resource.configs}
+        alterations += [
+            AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None)
+            for key in sorted(own)
+            if key not in named
+        ]
     return AlterConfigsResource(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=(*wanted, *gone)
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=tuple(alterations)
     )
 
 

@@ -48,6 +48,8 @@ _OF_CLIENTS: Final[Mapping[str, int | None]] = {
 }
 _OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": INT32_MAX}
 
+_MATCHES: Final = frozenset(QuotaMatch)
+
 ALTERATIONS_PER_REQUEST_MAX: Final = 10_000
 NAME_LENGTH_MAX: Final = 1_000
 
@@ -106,7 +108,7 @@ def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRe
 
 def _check_components(components: Sequence[ComponentData]) -> None:
     for each in components:
-        if each.match_type not in list(QuotaMatch):
+        if each.match_type not in _MATCHES:
             _refuse(f"unknown quota match type {each.match_type}")
         if (each.match is not None) is not (each.match_type == QuotaMatch.EXACT):
             name = each.entity_type[:100]

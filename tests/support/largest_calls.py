@@ -50,7 +50,9 @@ class LargestCalls:
             if path and field.name == path[0]:
                 self._fill_list(message, field, shape, path[1:])
             elif field.name in self._fixed:
-                setattr(message, field.name, self._fixed[field.name])
+                # None is null: an absent field.
+                if self._fixed[field.name] is not None:
+                    setattr(message, field.name, self._fixed[field.name])
             elif not field.containing_oneof and not _is_map(field):
                 self._set(message, field, shape, number)
 
