@@ -95,7 +95,18 @@ def test_several_controllers_without_ids_are_named_in_the_example(load_text: Loa
         load_text(three)
 
 
-@pytest.mark.parametrize("server", ["controllers.example:9093", "10.0.0.1:9093", "localhost:9193", "localhost:9193,"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "controllers.example:9093",
+        "10.0.0.1:9093",
+        "localhost:9193",
+        "localhost:9193,",
+        "localhost:9093,other:9093",
+        "other:9093,localhost:9093",
+        "localhost:9093,localhost:9093",
+    ],
+)
 def test_a_controller_does_not_vote_alone_unless_the_only_address_is_its_own(load_text: Load, server: str) -> None:
     """The others of its quorum may be behind that address: it would form a second cluster."""
     with pytest.raises(ConfigError, match=r"controller\.quorum\.voters is missing"):
@@ -118,3 +129,18 @@ def test_an_address_that_was_written_is_not_narrowed(load_text: Load) -> None:
 def test_with_a_secret_controllers_are_open_to_other_machines(load_text: Load) -> None:
     config = load_text(CONTROLLER + "cluster.secret.file=secret\n")
     assert [str(each) for each in config.listeners] == ["CONTROLLER://:9093"]
+
+
+def test_a_controller_with_two_listeners_does_not_vote_alone(load_text: Load) -> None:
+    """Which of them its quorum knows is not said."""
+    two = CONTROLLER.replace("listeners=CONTROLLER://:9093", "listeners=CONTROLLER://:9193,CONTROLLER://:9093")
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.voters is missing"):
+        load_text(two + "cluster.secret.file=secret\n")
+
+
+def test_controllers_that_authenticate_by_certificates_are_open_to_other_machines(load_text: Load) -> None:
+    tls = CONTROLLER.replace("CONTROLLER:PLAINTEXT", "CONTROLLER:SSL")
+    files = "ssl.keystore.location=node.pem\nssl.truststore.location=ca.pem\n"
+    config = load_text(tls + files + "ssl.keystore.type=PEM\nssl.truststore.type=PEM\nssl.client.auth=required\n")
+    assert [str(each) for each in config.listeners] == ["CONTROLLER://:9093"]
+    assert not [each.message for each in config.warnings if "is opened as" in each.message]
