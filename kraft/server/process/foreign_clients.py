@@ -29,7 +29,20 @@ another reason, such as a client that is gone.
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _TIME_WAIT: Final = "06"
+_LISTEN: Final = "0A"
 _WORD_DIGITS: Final = 8
+
+
+def remembered_peers(port: int, tables: Iterable[Path] = _TABLES) -> set[str]:
+    """Return the peers of all connections of this port that the system knows, also of processes that are gone.
+
+    Empty where the system has no such tables.
+    """
+    try:
+        return {peer for _, peer, _ in _connections({port}, tables)}
+    except OSError as error:
+        log.debug("search for earlier connections skipped", reason=str(error))
+        return set()
 
 
 async def watch_foreign_clients(
@@ -37,7 +50,8 @@ async def watch_foreign_clients(
 ) -> None:
     """Log hosts whose connections spoke no gRPC, with the remedy of the port, until cancelled.
 
-    `ended_by_rules` has the peers that this process cut off itself; those that the system has forgotten are removed.
+    `ended_by_rules` has the peers that this process cut off itself, and those of the process before, which had the same
+    ports; those that the system has forgotten are removed.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -60,10 +74,11 @@ async def watch_foreign_clients(
 def _search(
     ports: Collection[int], tables: Iterable[Path], known: Set[tuple[int, str]], ended_by_rules: Set[str]
 ) -> tuple[set[tuple[int, str]], set[str], list[tuple[int, str]]]:
-    """Return port and peer of all connections that ended here, their peers, and one for each host to be logged."""
-    ended = set(_ended_here(ports, tables))
+    """Return port and peer of all connections that ended here, all peers, and one peer for each host to be logged."""
+    connections = list(_connections(ports, tables))
+    ended = {(port, peer) for port, peer, state in connections if state == _TIME_WAIT}
     news = (each for each in ended - known if each[1] not in ended_by_rules)
-    return ended, {peer for _, peer in ended}, list(_repeated(news))
+    return ended, {peer for _, peer, _ in connections}, list(_repeated(news))
 
 
 def _repeated(ended: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -76,18 +91,21 @@ def _repeated(ended: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             yield port, peers[0]
 
 
-def _ended_here(ports: Collection[int], tables: Iterable[Path]) -> Iterator[tuple[int, str]]:
-    """Yield port and peer, as gRPC names it, of each connection that this machine ended within a minute."""
+def _connections(ports: Collection[int], tables: Iterable[Path]) -> Iterator[tuple[int, str, str]]:
+    """Yield port, peer as gRPC names it, and state of each connection that the system knows.
+
+    It remembers the end of a connection for a minute, on the side that ended it.
+    """
     for table in tables:
         if not table.exists():
-            # A system without IPv6.
+            # A system without IPv6, or without these tables.
             continue
         with table.open() as lines:
             next(lines)
             for line in lines:
                 _, local, remote, state, *_ = line.split()
-                if state == _TIME_WAIT and (port := int(local.rpartition(":")[2], 16)) in ports:
-                    yield port, _peer(remote)
+                if state != _LISTEN and (port := int(local.rpartition(":")[2], 16)) in ports:
+                    yield port, _peer(remote), state
 
 
 def _peer(text: str) -> str:

@@ -30,7 +30,7 @@ from kraft.server.process.advertised_addresses import check_advertised, check_ad
 from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
-from kraft.server.process.foreign_clients import watch_foreign_clients
+from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
 from kraft.server.process.ports import CannotListen
 
 log = structlog.get_logger()
@@ -63,6 +63,8 @@ class Listeners:
         )
         self._watched: list[Watched] = []
         self._look_now = asyncio.Event()
+        self._ended_peers: set[str] = set()
+        """Peers whose connections were not ended by gRPC: by the rules, or with the process before this one."""
         self._grpc: list[grpc.aio.Server] = []
         self._in_progress: list[RequestsInProgress] = []
         self._kafka: KafkaListener | None = None
@@ -84,6 +86,8 @@ class Listeners:
         )
         for service in (gatekeeper, identity_service(self._identity(name)), *services):
             service.add_to(server)
+        # Before anybody can connect: these are connections of a process that had the port before.
+        self._ended_peers |= await asyncio.to_thread(remembered_peers, listener.port)
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._grpc.append(server)
@@ -136,17 +140,18 @@ class Listeners:
 
     async def watch(self) -> None:
         """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
-        refusals, ended_peers = self._credentials.refusals, set[str]()
+        refusals, ended_peers = self._credentials.refusals, self._ended_peers
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch_connections(self._watched, refusals, self._look_now, ended_peers))
             tasks.create_task(watch_foreign_clients(self._remedies(), refusals, ended_peers))
 
     def _remedies(self) -> dict[int, str]:
-        """Return what to tell those that speak another protocol at a gRPC listener, by port."""
+        """Return why gRPC ended connections of a listener, by port: the system tells no more than that it did."""
         of_kafka = [each for each in self._config.advertised_listeners if each.name not in (GRPC, CONTROLLER)]
-        instead = f"connect to {of_kafka[0]}" if of_kafka else "have no listener at this node"
+        instead = f"connects to {of_kafka[0]}" if of_kafka else "has no listener at this node"
         return {
-            each.port: f"it does not speak the protocol of {each}: Kafka clients {instead}"
+            each.port: f"gRPC ended its connections to {each}: it may be a Kafka client, which {instead}, or a "
+            "gRPC client whose keepalive is too frequent"
             for each in self._config.listeners
             if each.name in (GRPC, CONTROLLER)
         }

@@ -13,7 +13,7 @@ import pytest
 
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.process import foreign_clients
-from kraft.server.process.foreign_clients import watch_foreign_clients
+from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the tables")
 
@@ -81,6 +81,27 @@ def test_other_connections_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ended_by_rules = {"ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2", "ipv4:127.0.0.9:3"}
     assert seen([table], 0x2386, ended_by_rules, monkeypatch).logged == []
     assert "ipv4:127.0.0.9:3" not in ended_by_rules, "what the system has forgotten is kept"
+
+
+def test_connections_of_the_process_before_are_never_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a process that was killed end slowly where the client hangs: they reach the last state much later."""
+    table, ended_by_rules = tmp_path / "tcp", set[str]()
+    ended = line("0100007F:2386", "0100007F:0001") + line("0100007F:2386", "0100007F:0002", "05")
+    table.write_text(
+        HEAD + ended + line("0100007F:2386", "0100007F:0003", "04") + line("0100007F:2387", "0100007F:0004")
+    )
+    ended_by_rules |= remembered_peers(0x2386, [table])
+    assert ended_by_rules == {f"ipv4:127.0.0.1:{port}" for port in (1, 2, 3)}
+    assert seen([table], 0x2386, ended_by_rules, monkeypatch).logged == []
+    table.write_text(table.read_text().replace(" 05 ", " 06 ").replace(" 04 ", " 06 "))
+    assert seen([table], 0x2386, ended_by_rules, monkeypatch).logged == []
+    table.write_text(HEAD + line("0100007F:2386", "0100007F:0005") + line("0100007F:2386", "0100007F:0006"))
+    assert len(seen([table], 0x2386, ended_by_rules, monkeypatch).logged) == 1
+
+
+def test_a_listener_is_not_a_connection(tmp_path: Path) -> None:
+    (table := tmp_path / "tcp").write_text(HEAD + line("00000000:2386", "00000000:0000", "0A"))
+    assert remembered_peers(0x2386, [table, tmp_path / "none"]) == set()
 
 
 def test_no_line_is_read_on_the_event_loops_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

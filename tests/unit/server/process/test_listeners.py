@@ -4,7 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.requests_in_progress import RequestsInProgress
+from kraft.server.config.values import GRPC, Listener
+from kraft.server.process import listeners as listeners_module
 from kraft.server.process.listeners import GRACE_S, STREAM_GRACE_S, Listeners
 from tests.unit.server.kafka_listener.served import Served, framed, run
 
@@ -121,3 +127,58 @@ def test_a_stop_answers_the_requests_of_kafka_clients_and_cuts_off_those_that_ta
         assert await idle.is_closed()
 
     run(stop)
+
+
+@pytest.mark.real_time
+async def test_connections_of_the_process_before_are_known_before_anybody_can_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a node that starts again takes its own peers for clients of another protocol."""
+    listener, steps = Listener(name=GRPC, host="localhost", port=9094), list[object]()
+
+    class Stop(Exception):
+        """No port is opened."""
+
+    def bind(*_: object) -> None:
+        steps.append("opened")
+        raise Stop
+
+    def remembered_peers(port: int) -> set[str]:
+        steps.append(port)
+        return {"ipv4:127.0.0.1:1"}
+
+    monkeypatch.setattr(listeners_module, "_bind", bind)
+    monkeypatch.setattr(listeners_module, "remembered_peers", remembered_peers)
+    made = listeners([], [])
+    config = SimpleNamespace(listener=lambda name: listener, node_id=1)
+    gatekeeper = Gatekeeper(
+        cluster_id="c",
+        cluster_secrets=None,
+        is_guarded=lambda method: False,
+        message_bytes_max=None,
+        refusals=RefusalLog(lambda: 0),
+    )
+    made._config = cast(Any, config)
+    made._credentials = cast(
+        Any, SimpleNamespace(gatekeeper=lambda name: gatekeeper, server_credentials=lambda name: None)
+    )
+    with pytest.raises(Stop):
+        await made.listen(GRPC, [], [])
+    assert steps == [9094, "opened"]
+    assert made._ended_peers == {"ipv4:127.0.0.1:1"}
+
+
+def test_what_is_said_of_connections_that_grpc_ended_names_both_possible_reasons() -> None:
+    """The system tells that gRPC ended them, not why. With `too_many_pings` it also ends those of gRPC clients."""
+    grpc_listener = Listener(name=GRPC, host="localhost", port=9094)
+    made = listeners([], [])
+    kafka = Listener(name="PLAINTEXT", host="kafka.example", port=9092)
+    for advertised, instead in (
+        ((kafka, grpc_listener), "connects to PLAINTEXT://kafka.example:9092"),
+        ((grpc_listener,), "has no listener at this node"),
+    ):
+        made._config = cast(Any, SimpleNamespace(listeners=(grpc_listener,), advertised_listeners=advertised))
+        assert made._remedies() == {
+            9094: f"gRPC ended its connections to GRPC://localhost:9094: it may be a Kafka client, which {instead}, "
+            "or a gRPC client whose keepalive is too frequent"
+        }
