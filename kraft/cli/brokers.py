@@ -178,8 +178,8 @@ def unregister(
     """Remove a broker that is gone for good. It must be stopped and hold no replica."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unregister_broker(broker_id)
+        _report(output, broker_id, "unregistered", result, f"Broker {broker_id} unregistered.")
         _warn_of_controller(admin, broker_id)
-    _report(output, broker_id, "unregistered", result, f"Broker {broker_id} unregistered.")
 
 
 @app.command("decommission")
@@ -230,19 +230,25 @@ def decommission(
                 say(f"Broker {broker_id}: {counted(left, 'replica')} left to move.")
 
         moved = empty(admin, broker_id, wait_ms / 1_000, report)
+        if output is Output.JSON:
+            print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
+        else:
+            print(
+                f"Broker {broker_id} is empty and fenced ({counted(moved, 'partition')} moved): stop it, "
+                f"then run kraft brokers unregister {broker_id}."
+            )
         _warn_of_controller(admin, broker_id)
-    if output is Output.JSON:
-        print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
-    else:
-        print(
-            f"Broker {broker_id} is empty and fenced ({counted(moved, 'partition')} moved): stop it, "
-            f"then run kraft brokers unregister {broker_id}."
-        )
 
 
 def _warn_of_controller(admin: Admin, broker_id: int) -> None:
     """Say so if the broker's node is a controller, too: it stays one, and is missed when it is stopped."""
-    voters = [voter.node_id for voter in admin.describe_quorum().voters]
+    from kraft.client import KraftError
+
+    try:
+        voters = [voter.node_id for voter in admin.describe_quorum(wait_for_leader=False).voters]
+    except KraftError:
+        # The command has succeeded, which an error would belie.
+        return
     if broker_id not in voters:
         return
     spare = len(voters) - 1 - (len(voters) // 2 + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,6 +19,7 @@ from kraft.cli.consumer_settings import (
     consumer_settings,
 )
 from kraft.cli.group_watch import group_watch
+from kraft.cli.open_transaction_watch import open_transaction_watch
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -127,17 +128,25 @@ def consume(
                 consumer.assign(partitions)
                 _seek(consumer, start)
         try:
-            _print_records(consumer, settings, reading, write)
+            _print_records(consumer, settings, partitions, reading, write)
         finally:
             say(f"Processed a total of {reading.printed} message{'' if reading.printed == 1 else 's'}")
 
 
-def _print_records(consumer: Consumer, settings: Mapping[str, Any], reading: _Reading, write: Formatter) -> None:
+def _print_records(
+    consumer: Consumer,
+    settings: Mapping[str, Any],
+    partitions: Sequence[TopicPartition],
+    reading: _Reading,
+    write: Formatter,
+) -> None:
     """Print until the maximum or the timeout is reached. Ends the command if its group never had a coordinator."""
     servers, group_id = settings["bootstrap_servers"], settings.get("group_id")
     with ExitStack() as watches:
         # A member whose coordinator is gone, or a partition whose leader is, gets no records and no error.
         watches.enter_context(quorum_watch(servers, is_waiting=reading.is_waiting, every_s_max=IDLE_LOOK_EVERY_S))
+        if settings.get("isolation_level") == "read_committed":
+            watches.enter_context(open_transaction_watch(servers, partitions, reading.is_waiting))
         group = group_id and watches.enter_context(group_watch(servers, group_id, reading.is_without_partitions))
         for part in reading.parts(consumer, write):
             sys.stdout.buffer.write(part)

@@ -97,7 +97,7 @@ def why_waiting(group: GroupDescription) -> str | None:
     if late := [each for each in group.members if each.target is not None and set(each.assignment) - set(each.target)]:
         return f"waiting for partitions of {name} that have to be given up by {_named(late)}; {gone}"
     readers = [each for each in group.members if each.assignment]
-    if readers and len(readers) < len(group.members):
+    if readers and any(not (each.assignment or each.target) for each in group.members):
         return f"{name} has more members than partitions: all are read by {_named(readers)}"
     return None
 

@@ -67,4 +67,4 @@ def _directory_as_json(described: LogDirectoryDescription) -> dict[str, Any]:
 def _state(described: LogDirectoryDescription) -> str:
     if described.error_code is not ErrorCode.NONE:
         return "failed"
-    return "full" if described.reason else "in use"
+    return "refuses appends" if described.reason else "in use"

@@ -19,6 +19,7 @@ from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED
 from kraft.cli.plain_help import PlainCommand, each_command
 from kraft.model.errors import KraftError
+from kraft.model.printable import printable_lines
 
 COMMANDS: Final = {
     "dev": ("kraft.cli.dev", "Run a cluster on this machine until Ctrl-C."),
@@ -166,7 +167,7 @@ def _fail(reason: str, notes: Sequence[str] = ()) -> NoReturn:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     for line in (reason, *notes):
-        print(f"kraft: {line}", file=sys.stderr)
+        print(f"kraft: {printable_lines(line)}", file=sys.stderr)
     sys.exit(1)
 
 

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import typer
 
+from kraft.model.printable import printable, printable_lines
+
 
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
@@ -17,7 +19,7 @@ def print_json(value: object) -> None:
 
 def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table without borders, for people and for `awk`."""
-    texts = [list(titles), *([str(cell) for cell in row] for row in rows)]
+    texts = [list(titles), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(titles))]
     for row in texts:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -43,12 +45,12 @@ def readable_size(size_bytes: int) -> str:
 
 def say(text: str) -> None:
     """Print a message for people on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def fail(reason: str) -> NoReturn:
     """Print an error and end the command with exit code 1."""
-    print(f"kraft: {reason}", file=sys.stderr)
+    print(f"kraft: {printable_lines(reason)}", file=sys.stderr)
     raise typer.Exit(1)
 
 

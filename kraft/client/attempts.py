@@ -40,7 +40,7 @@ class Attempts:
         if goes_on and now_ms - self._began_ms >= WARNED_AFTER_MS and not self._has_warned:
             self._has_warned = True
             if not isinstance(error, NoBrokerReachable):
-                log.warning("%s; trying again for up to %.2g s", error, (until_ms - self._began_ms) / 1_000)
+                log.warning("%s; trying again for up to %.0f s", error, max(1, (until_ms - now_ms) / 1_000))
         return goes_on
 
     async def pause(self) -> None:

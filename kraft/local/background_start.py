@@ -337,7 +337,8 @@ def _lines(log_file: Path, begin: int) -> list[str]:
         return []
     with log_file.open("rb") as log:
         log.seek(begin)
-        return log.read().decode("utf-8", "replace").splitlines()
+        # Not splitlines(), which also splits at what JSON leaves as it is in a string.
+        return log.read().decode("utf-8", "replace").removesuffix("\n").split("\n")
 
 
 def _last_error(log_file: Path, begin: int, process: subprocess.Popen[bytes]) -> str:

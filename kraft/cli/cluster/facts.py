@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
@@ -18,8 +19,10 @@ from kraft.cli.topics.description import Shown, is_unavailable, min_insync_repli
 from kraft.cli.transactions import hanging
 from kraft.client import Admin, KraftError, TopicPartition
 from kraft.client.errors import NoActiveController
+from kraft.server.config.values import GRPC
 
 if TYPE_CHECKING:
+    from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription
     from kraft.model.topics import TopicDescription
 
@@ -30,6 +33,9 @@ PROBE_MS: Final = 1_500
 
 HANGING_AFTER_MS: Final = 15 * 60_000
 """A transaction may hang if its producer has not written for longer: transaction.max.timeout.ms by default."""
+
+FENCED_MAX: Final = 20
+"""Brokers without heartbeats that are asked whether they answer."""
 
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -58,6 +64,7 @@ def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
         silence.enter_context(_silent(logging.getLogger("kraft.client")))
         quorum = pool.submit(_quorum, admin)
         directories = pool.submit(probe.describe_log_directories, with_replicas=False)
+        fenced = pool.submit(_fenced, brokers, probe_ms)
         partitions = pool.submit(_partitions, admin)
         search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
         found = _known(search, _Search(), "transactions", unknown)
@@ -68,6 +75,7 @@ def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
             brokers=brokers,
             partitions=partitions.result(),
             directories=_known(directories, {}, "disks", unknown),
+            fenced=fenced.result(),
             hanging=found.hanging,
             unknown=unknown,
         )
@@ -97,6 +105,24 @@ def _quorum(admin: Admin) -> QuorumDescription:
         return admin.describe_quorum(wait_for_leader=False)
     except NoActiveController as error:
         return error.description
+
+
+def _fenced(brokers: Sequence[BrokerDescription], timeout_ms: int) -> dict[int, KraftError | None]:
+    """Ask the first brokers of those that send no heartbeats, all at once; return why they did not answer, or None."""
+    silent = [each for each in brokers if each.fenced and not each.fenced_by_operator][:FENCED_MAX]
+    with ThreadPoolExecutor(FENCED_MAX) as pool:
+        answers = pool.map(partial(_why_silent, timeout_ms), silent)
+        return dict(zip((each.broker_id for each in silent), answers, strict=True))
+
+
+def _why_silent(timeout_ms: int, broker: BrokerDescription) -> KraftError | None:
+    addresses = [str(each).partition("://")[2] for each in broker.addresses if each.listener == GRPC]
+    try:
+        with open_admin(",".join(addresses), timeout_ms) as admin:
+            admin.describe_features()
+    except KraftError as error:
+        return error
+    return None
 
 
 def _partitions(admin: Admin) -> list[Shown]:

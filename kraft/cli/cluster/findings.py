@@ -50,12 +50,14 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What could be found out about a cluster. `directories` are those of each broker that should be in service."""
+    """What could be found out about a cluster. `directories` are those of each broker that should be in service, and
+    `fenced` says of the others why they did not answer, None if they did."""
 
     quorum: QuorumDescription
     brokers: Sequence[BrokerDescription]
     partitions: Sequence[Shown]
     directories: Mapping[int, Sequence[LogDirectoryDescription] | KraftError]
+    fenced: Mapping[int, KraftError | None]
     hanging: Sequence[OpenTransaction]
     unknown: Mapping[str, str]
     """Reasons why something could not be found out, by subject."""
@@ -118,14 +120,26 @@ def _of_brokers(facts: Facts) -> Iterator[Finding]:
         if broker.fenced_by_operator:
             yield _broker(broker, "is fenced by an operator", f"kraft brokers unfence {broker.broker_id}")
         elif broker.fenced:
-            remedy = "start it; if it is gone for good, see 'kraft brokers unregister --help'"
-            yield _broker(broker, "is not in service: the controller receives no heartbeats of it", remedy)
+            yield _fenced(broker, facts)
         elif broker.in_controlled_shutdown:
             yield _broker(broker, "is shutting down", "")
         elif isinstance(outcome := facts.directories.get(broker.broker_id), KraftError):
-            remedy = "see its log: it may hang, or be out of reach from here"
+            remedy = "start it if it does not run; otherwise see its log: it may hang, or be out of reach from here"
             state = "was in service, and" if facts.in_service is None else "is in service, but"
             yield _broker(broker, f"{state} did not answer here: {_why_silent(outcome)}", remedy)
+
+
+def _fenced(broker: BrokerDescription, facts: Facts) -> Finding:
+    """Return the finding of a broker without heartbeats: whether it runs tells what can be done."""
+    gone = "if it is gone for good, see 'kraft brokers unregister --help'"
+    if broker.broker_id not in facts.fenced:
+        return _broker(broker, "is not in service: the controller receives no heartbeats of it", f"start it; {gone}")
+    outcome = facts.fenced[broker.broker_id]
+    if outcome is None:
+        what = "is not in service, although it answers here: the controller receives no heartbeats of it"
+        return _broker(broker, what, "see its log: controllers may refuse it, or be out of its reach")
+    what = f"is not in service, and did not answer here: {_why_silent(outcome)}"
+    return _broker(broker, what, f"start it, or see its log if it runs; {gone}")
 
 
 def _why_silent(error: KraftError) -> str:
@@ -160,7 +174,6 @@ def _of_directories(
                     severity=Severity.CRITICAL,
                     subject="disk",
                     what=f"broker {broker_id} refuses appends in {each.directory}: {each.reason}",
-                    remedy="free some space; if the disk cannot be read, see the log of the broker",
                     names=[each.directory],
                 )
 

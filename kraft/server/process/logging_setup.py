@@ -6,6 +6,7 @@ logging module have the same format.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from typing import Any, TextIO
@@ -13,8 +14,11 @@ from typing import Any, TextIO
 import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
+from kraft.model.printable import printable
 from kraft.server.config.components import LoggingSettings
 from kraft.server.process.log_file import LogFile
+
+_WITH_LINES = ("exception", "stack")
 
 # Their messages are about their internals; ours are about the cluster.
 _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
@@ -71,11 +75,32 @@ def _json_renderer() -> list[Processor]:
         structlog.processors.format_exc_info,
         _timestamp_level_event_first,
         structlog.processors.JSONRenderer(default=_as_text, ensure_ascii=False),
+        _json_printable,
     ]
 
 
 def _console_renderer() -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
+    return [
+        _fields_printable,
+        structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _json_printable(_logger: WrappedLogger, _method: str, line: Any) -> str:
+    """Return the line with escapes of JSON for what a terminal would act on, and JSON leaves as it is."""
+    return line if line.isprintable() else "".join(map(_json_escape, line))
+
+
+def _json_escape(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def _fields_printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Return the event with printable texts. That of an exception has lines, and none of a stranger's."""
+    return {
+        name: printable(value) if isinstance(value, str) and name not in _WITH_LINES else value
+        for name, value in event.items()
+    }
 
 
 def _timestamp_level_event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

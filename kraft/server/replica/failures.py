@@ -41,7 +41,9 @@ REPEAT_AFTER_S: Final = 1.0
 """A report is repeated if the metadata does not show its result within this time."""
 REPLICAS_PER_REPORT: Final = 500
 
-_DISK_REMEDY: Final = "repair or replace the disk, then restart the node"
+_DISK_REMEDY: Final = (
+    "repair or replace the disk, format a directory that is new or empty with 'kraft storage format', restart the node"
+)
 
 
 class ReplicaFailures:

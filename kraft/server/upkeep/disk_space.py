@@ -108,6 +108,6 @@ class DiskSpace:
         if latest.error:
             return f"the free space on the disk of {directory} cannot be read: {latest.error}"
         return (
-            f"the disk of {directory} has {latest.free_bytes} bytes free, "
-            f"below log.free.space.min.bytes={self._free_bytes_min}; free some space"
+            f"the disk of {directory} has {latest.free_bytes:,} bytes free, below"
+            f" log.free.space.min.bytes={self._free_bytes_min:,}; free some space, or lower that"
         )

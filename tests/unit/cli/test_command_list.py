@@ -40,6 +40,7 @@ def test_the_list_of_commands_is_printed_without_loading_one(arguments: list[str
         "kraft.cli.plain_help",
         "kraft.model",
         "kraft.model.errors",
+        "kraft.model.printable",
         "kraft.runtime",
         "kraft.runtime.cycle_collector",
     }

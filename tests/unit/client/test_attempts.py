@@ -41,7 +41,7 @@ async def test_what_goes_on_for_long_says_why_once(caplog: pytest.LogCaptureFixt
     await until_the_end(Attempts(BACKOFF, clock, clock.monotonic_ms() + WARNED_AFTER_MS), NO_LEADER)
     assert caplog.messages == []
     await until_the_end(Attempts(BACKOFF, clock, clock.monotonic_ms() + 5_000), NO_LEADER)
-    assert caplog.messages == [f"{NO_LEADER}; trying again for up to 5 s"]
+    assert caplog.messages == [f"{NO_LEADER}; trying again for up to 4 s"]
 
 
 async def test_a_silence_of_all_brokers_is_left_to_who_finds_no_broker(caplog: pytest.LogCaptureFixture) -> None:

@@ -69,6 +69,7 @@ def partition(
 
 def facts(**changes: Any) -> Facts:
     healthy = Facts(
+        fenced={},
         quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)], cluster_id="c"),
         brokers=[broker(1), broker(2), broker(3)],
         partitions=[partition(0), partition(1)],
@@ -124,6 +125,18 @@ def test_a_broker_out_of_service_is_a_warning_with_what_took_it_out() -> None:
         "broker 3 is shutting down",
     ]
     assert findings(facts(brokers=brokers))[0].remedy == "kraft brokers unfence 1"
+
+
+def test_a_broker_without_heartbeats_is_named_with_what_it_answers_here() -> None:
+    brokers = [broker(1), broker(2, fenced=True), broker(3, fenced=True)]
+    hung = NoBrokerReachable({"node-2:9094": "it accepts connections, but says nothing"}, 1_491)
+    hanging, answering = findings(facts(brokers=brokers, fenced={2: hung, 3: None}))
+    assert hanging.what == (
+        "broker 2 is not in service, and did not answer here: node-2:9094: it accepts connections, but says nothing"
+    )
+    assert hanging.remedy.startswith("start it, or see its log if it runs; ")
+    assert answering.what.startswith("broker 3 is not in service, although it answers here: ")
+    assert answering.remedy == "see its log: controllers may refuse it, or be out of its reach"
 
 
 def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> None:

@@ -192,10 +192,11 @@ async def test_a_call_that_was_cancelled_leaves_nothing_unfinished() -> None:
 
 
 async def test_an_open_stream_does_not_keep_cancelled_uploads_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_rules, "OVERFULL_S_MAX", 0.3)
+    # On a busy machine the node may read a cancellation, and the upload before it, only after some time.
+    monkeypatch.setattr(connection_rules, "OVERFULL_S_MAX", 1.0)
     async with echo(message_bytes_max=8 * MESSAGE) as served:
         client = await asyncio.to_thread(Stranger, served.port, METHOD, 1, 0)
-        for _ in range(5):
+        for _ in range(8):
             upload = client.begin(6 * MESSAGE)
             await asyncio.to_thread(client.send_what_fits, 0.3)
             client.cancel(upload)

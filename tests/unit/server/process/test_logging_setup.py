@@ -181,3 +181,16 @@ def test_each_event_of_a_process_that_shares_its_output_names_its_node() -> None
     structlog.get_logger().info("isr shrank", partition=3)
     structlog.get_logger().info("node stopped", node=1001)
     assert [line["node"] for line in lines(stream)] == [1001, 1001]
+
+
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_what_a_stranger_sends_moves_no_cursor_and_forges_no_line(json_lines: bool) -> None:
+    stream = io.StringIO()
+    logging_setup.configure(LoggingSettings(level="INFO"), stream, json_lines)
+    forged = "x\x1b]0;pwned\x07\x9b2J\u202e\x85kraft: lost\nkraft: lost"
+    structlog.get_logger().info("group member joined", client=forged)
+    written = stream.getvalue()
+    assert not any(each in written for each in ("\x1b]", "\x07", "\x9b", "\u202e", "\x85"))
+    assert written.count("\n") == 1
+    if json_lines:
+        assert json.loads(written)["client"] == forged

@@ -51,7 +51,8 @@ def test_appends_are_refused_below_the_minimum_naming_the_disk_and_the_config() 
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert refusal.value.error_code.retriable
     assert refusal.value.message == (
-        "the disk of data/node-1 has 67108863 bytes free, below log.free.space.min.bytes=67108864; free some space"
+        "the disk of data/node-1 has 67,108,863 bytes free, below log.free.space.min.bytes=67,108,864; free some space,"
+        " or lower that"
     )
 
 
