@@ -40,12 +40,15 @@ class OpenTransaction(Struct, frozen=True, kw_only=True):
         return max(0, now_ms - self.producer.last_timestamp) / 1_000
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """Result of a search."""
+class Found(Struct, kw_only=True):
+    """Result of a search, while it goes on."""
 
     hanging: list[OpenTransaction]
     failed: dict[TopicPartition, KraftError]
     """Partitions whose producers are not known."""
+
+    open: int = 0
+    """Transactions that are open, hanging or not."""
 
 
 def open_transactions(producers: Producers) -> list[OpenTransaction]:
@@ -75,7 +78,9 @@ def find_hanging(
         outcomes = admin.describe_producers(partitions[start : start + PARTITIONS_AT_ONCE], broker_id=broker_id)
         found.failed.update({each: outcome for each, outcome in outcomes.items() if isinstance(outcome, KraftError)})
         known = {each: outcome for each, outcome in outcomes.items() if not isinstance(outcome, KraftError)}
-        candidates = [each for each in open_transactions(known) if now_ms - each.producer.last_timestamp > idle_ms]
+        all_open = open_transactions(known)
+        found.open += len(all_open)
+        candidates = [each for each in all_open if now_ms - each.producer.last_timestamp > idle_ms]
         found.hanging.extend(_still_open(admin, hanging_of(admin, candidates), broker_id))
     return found
 

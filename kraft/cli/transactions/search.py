@@ -69,6 +69,9 @@ def find_hanging(
         print_transactions(found.hanging, now_ms)
         for each in found.hanging:
             say(f"To abort it: {abort_command(each, bootstrap_server)}")
+        if found.open and not found.hanging:
+            many = counted(found.open, "transaction")
+            say(f"Open: {many}, of which none hangs: see kraft transactions list --state Ongoing")
     if found.failed:
         reason = next(iter(found.failed.values()))
         fail(f"{counted(len(found.failed), 'partition')} could not be searched; the first error is: {reason}")

@@ -141,6 +141,12 @@ def hanging(kraft: Shell, *options: str) -> list[list[str]]:
     return [row[:6] + row[8:] for row in cells(kraft.succeed("transactions", "find-hanging", *options))[1:]]
 
 
+def test_open_transactions_that_do_not_hang_are_counted(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.scripted_producers = {O0: [producer(5, 3, age_ms=0), producer(8)]}
+    assert hanging(kraft) == []
+    assert kraft.err == "Open: 1 transaction, of which none hangs: see kraft transactions list --state Ongoing\n"
+
+
 def test_hanging_transactions_are_those_that_no_coordinator_has(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.scripted_producers = {
         O0: [producer(6, 9), producer(7, 4), producer(8)],
