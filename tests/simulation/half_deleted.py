@@ -38,7 +38,10 @@ def delete_halves(workload_seed: int, steps: int) -> tuple[int, int]:
 
 
 def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> bool:
-    """Return whether the log opens from its start; False if it does not open. Raises Broken for anything else."""
+    """Return whether the log opens from its start; False if it is refused. Raises Broken for anything else.
+
+    A compacted log that lost its checkpoint opens like any other, and its first read refuses the hole at its start.
+    """
     left = disk.list(DIRECTORY)
     try:
         log = open_log(disk, model.config, clean_shutdown)
@@ -46,7 +49,11 @@ def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> 
         return False
     if log.log_start_offset > model.start:
         raise Broken(f"the log began at {model.start} and begins at {log.log_start_offset}, of {left} all that is left")
-    found = [bytes(batch) for header, batch in split(read_bytes(log)) if header.next_offset > model.start]
+    try:
+        batches = list(split(read_bytes(log)))
+    except Corruption:
+        return False
+    found = [bytes(batch) for header, batch in batches if header.next_offset > model.start]
     expected = [batch.data for batch in model.batches]
     # Without its checkpoint a log may be compacted, so missing segments in its middle are not noticed.
     knows_holes = CHECKPOINT_NAME in left and not model.is_sparse
