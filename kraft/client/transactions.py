@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.model.ids import TopicPartition
-from kraft.model.transactions import DescribedTransaction
+from kraft.wire.schema.describe_transactions import TransactionState
 from kraft.wire.schema.find_coordinator import Coordinator
 
 
@@ -47,15 +47,17 @@ class TransactionDescription(Struct, frozen=True, kw_only=True):
         return None if self.start_ms is None else max(0, now_ms - self.start_ms)
 
 
-def described(transaction: DescribedTransaction, coordinator: Coordinator) -> TransactionDescription:
+def described(transaction: TransactionState, coordinator: Coordinator) -> TransactionDescription:
     """Return the description that a coordinator sent."""
     return TransactionDescription(
         transactional_id=transaction.transactional_id,
         coordinator=coordinator,
-        state=transaction.state,
+        state=transaction.transaction_state,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        timeout_ms=transaction.timeout_ms,
-        start_ms=None if transaction.start_ms < 0 else transaction.start_ms,
-        partitions=tuple(TopicPartition(each.topic, each.partition) for each in transaction.partitions),
+        timeout_ms=transaction.transaction_timeout_ms,
+        start_ms=None if transaction.transaction_start_time_ms < 0 else transaction.transaction_start_time_ms,
+        partitions=tuple(
+            TopicPartition(topic.topic, number) for topic in transaction.topics for number in topic.partitions
+        ),
     )

@@ -11,6 +11,7 @@ from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.liveness import LivenessRequest, LivenessResponse
+from kraft.model.producer_transactions import ProducerTransactionsRequest, ProducerTransactionsResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.call import Call, Exchange, Packed, ServerStream, service_of
@@ -56,4 +57,7 @@ ADD_PARTITIONS_TO_TXN: Final = Call(
 )
 WRITE_TXN_MARKERS: Final = Call(
     _REPLICATION, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse
+)
+LIST_PRODUCER_TRANSACTIONS: Final = Call(
+    _REPLICATION, "ListProducerTransactions", ProducerTransactionsRequest, ProducerTransactionsResponse
 )

@@ -8,6 +8,8 @@ from kraft.model import transactions as values
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import transactions_pb2
 from kraft.wire.schema.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kraft.wire.schema.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 _TRANSACTIONS: Final = service_of(transactions_pb2.DESCRIPTOR, "Transactions")
 
@@ -15,11 +17,9 @@ END_TXN: Final = Call(_TRANSACTIONS, "EndTxn", values.EndTxnRequest, values.EndT
 COMMIT_TRANSACTIONS: Final = Call(
     _TRANSACTIONS, "CommitTransactions", values.CommitTransactionsRequest, values.CommitTransactionsResponse
 )
-LIST_TRANSACTIONS: Final = Call(
-    _TRANSACTIONS, "ListTransactions", values.ListTransactionsRequest, values.ListTransactionsResponse
-)
+LIST_TRANSACTIONS: Final = Call(_TRANSACTIONS, "ListTransactions", ListTransactionsRequest, ListTransactionsResponse)
 DESCRIBE_TRANSACTIONS: Final = Call(
-    _TRANSACTIONS, "DescribeTransactions", values.DescribeTransactionsRequest, values.DescribeTransactionsResponse
+    _TRANSACTIONS, "DescribeTransactions", DescribeTransactionsRequest, DescribeTransactionsResponse
 )
 DESCRIBE_PRODUCERS: Final = Call(
     _TRANSACTIONS, "DescribeProducers", DescribeProducersRequest, DescribeProducersResponse

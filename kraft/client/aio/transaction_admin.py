@@ -14,12 +14,7 @@ from kraft.client.ports import Node
 from kraft.client.transactions import TransactionDescription, TransactionListing, described
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.transactions import (
-    AbortTransactionRequest,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListTransactionsRequest,
-)
+from kraft.model.transactions import AbortTransactionRequest
 from kraft.rpc.transaction_calls import (
     ABORT_TRANSACTION,
     DESCRIBE_PRODUCERS,
@@ -27,6 +22,8 @@ from kraft.rpc.transaction_calls import (
     LIST_TRANSACTIONS,
 )
 from kraft.wire.schema.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kraft.wire.schema.list_transactions import ListTransactionsRequest
 
 
 class TransactionAdmin(AdminCalls):
@@ -48,13 +45,13 @@ class TransactionAdmin(AdminCalls):
         INVALID_REGULAR_EXPRESSION.
         """
         request = ListTransactionsRequest(
-            states=tuple(states),
-            producer_ids=tuple(producer_ids),
-            duration_ms=duration_ms,
+            state_filters=tuple(states),
+            producer_id_filters=tuple(producer_ids),
+            duration_filter=-1 if duration_ms is None else duration_ms,
             transactional_id_pattern=pattern,
         )
         listed = await self._of_each_broker(LIST_TRANSACTIONS, request, timeout_ms)
-        unknown = [set(response.unknown_states) for response in listed.values()]
+        unknown = [set(response.unknown_state_filters) for response in listed.values()]
         if unknown and (unknown_to_all := set.intersection(*unknown)):
             raise ValueError(f"{', '.join(map(repr, sorted(unknown_to_all)))}: no such state of a transaction")
         # An id that moved meanwhile may be on two lists.
@@ -63,10 +60,10 @@ class TransactionAdmin(AdminCalls):
                 transactional_id=each.transactional_id,
                 coordinator_id=broker_id,
                 producer_id=each.producer_id,
-                state=each.state,
+                state=each.transaction_state,
             )
             for broker_id, response in listed.items()
-            for each in response.transactions
+            for each in response.transaction_states
         }
         return [by_id[transactional_id] for transactional_id in sorted(by_id)]
 
@@ -81,7 +78,7 @@ class TransactionAdmin(AdminCalls):
             request = DescribeTransactionsRequest(transactional_ids=(transactional_id,))
             found = await coordinators.call(transactional_id, DESCRIBE_TRANSACTIONS, request, deadline_ms, _check)
             coordinator = await coordinators.find(transactional_id, self._left_ms(deadline_ms))
-            return described(found.transactions[0], coordinator)
+            return described(found.transaction_states[0], coordinator)
 
         return await self._of_each(coordinators, transactional_ids, deadline_ms, describe)
 
@@ -161,5 +158,7 @@ class TransactionAdmin(AdminCalls):
 
 
 def _check(response: DescribeTransactionsResponse) -> None:
-    for each in response.transactions:
-        check(each.error_code, each.error_message)
+    for each in response.transaction_states:
+        is_unknown = each.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        reason = "there is no" if is_unknown else "its coordinator does not describe"
+        check(each.error_code, f"{reason} transactional id {each.transactional_id!r}")

@@ -19,13 +19,13 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.model.transactions import (
     CommitTransactionsRequest,
-    DescribeTransactionsRequest,
     EndTxnRequest,
-    ListTransactionsRequest,
     NamedTransaction,
 )
 from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest
+from kraft.wire.schema.list_transactions import ListTransactionsRequest
 
 _ENDED: Final = frozenset(
     {
@@ -126,10 +126,12 @@ class TransactionCommits(AdminCalls):
         """
         deadline_ms, coordinators = self._deadline_ms(timeout_ms), self._transaction_coordinators()
         request = ListTransactionsRequest(
-            states=(_ONGOING,), transactional_id_pattern=re.escape(committer) + "-[0-9a-f]{32}"
+            state_filters=(_ONGOING,),
+            producer_id_filters=(),
+            transactional_id_pattern=re.escape(committer) + "-[0-9a-f]{32}",
         )
         listed = await coordinators.call(committer, LIST_TRANSACTIONS, request, deadline_ms)
-        ids = {each.transactional_id for each in listed.transactions}.difference(kept)
+        ids = {each.transactional_id for each in listed.transaction_states}.difference(kept)
         if not ids:
             return 0
         describe = DescribeTransactionsRequest(transactional_ids=tuple(ids))
@@ -140,8 +142,8 @@ class TransactionCommits(AdminCalls):
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
             )
-            for each in described.transactions
-            if each.error_code is ErrorCode.NONE and each.state == _ONGOING
+            for each in described.transaction_states
+            if each.error_code == ErrorCode.NONE and each.transaction_state == _ONGOING
         ]
         await self.abort_transactions(others, timeout_ms=self._left_ms(deadline_ms))
         return len(others)

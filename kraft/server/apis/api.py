@@ -23,6 +23,7 @@ from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
+from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -105,6 +106,9 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     forwarder: Forwarder
     partitions: Partitions
     """The replicas here."""
+
+    transactions: TransactionsHandler
+    """One for all listeners: it lets long patterns of one client at a time have a turn."""
 
     listener: str
     """Name of the listener, whose addresses are in answers."""

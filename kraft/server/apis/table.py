@@ -13,11 +13,13 @@ from kraft.server.apis.configs import CONFIG_APIS
 from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.apis.replicas import REPLICA_APIS
 from kraft.server.apis.topics import TOPIC_APIS
+from kraft.server.apis.transactions import TRANSACTION_APIS
 
 APIS: Final[tuple[Api[Any, Any], ...]] = (
     *TOPIC_APIS,
     *REPLICA_APIS,
     *CONFIG_APIS,
     *GROUP_APIS,
+    *TRANSACTION_APIS,
     *CLUSTER_APIS,
 )

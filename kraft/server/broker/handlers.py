@@ -103,6 +103,7 @@ class BrokerApis:
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,
             groups=self.handlers.groups,
+            transactions=self._coordinators.transactions.handler,
         )
 
     @cached_property

@@ -23,16 +23,14 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transactions import (
-    DescribedTransaction,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
+from kraft.model.producer_transactions import (
+    ProducerTransaction,
+    ProducerTransactionsRequest,
+    ProducerTransactionsResponse,
 )
 from kraft.rpc.call import Call
+from kraft.rpc.cluster_calls import LIST_PRODUCER_TRANSACTIONS
 from kraft.rpc.peers import Unreachable
-from kraft.rpc.transaction_calls import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -89,18 +87,10 @@ class HangingTransactions:
     async def _check_at(
         self, broker_id: BrokerId, led: _Led, producer: ProducerIdAndEpoch, partition: TopicPartition
     ) -> None:
-        request = ListTransactionsRequest(producer_ids=(producer.producer_id,))
-        listed = await self._ask(broker_id, LIST_TRANSACTIONS, request)
+        request = ProducerTransactionsRequest(producer_id=producer.producer_id)
+        listed = await self._ask(broker_id, LIST_PRODUCER_TRANSACTIONS, request)
         _check_all_looked_at(broker_id, led, listed)
-        ids = tuple(each.transactional_id for each in listed.transactions)
-        if not ids:
-            return
-        described = await self._ask(
-            broker_id, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=ids)
-        )
-        for each in described.transactions:
-            if each.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-                raise Refusal(each.error_code, each.error_message)
+        for each in listed.transactions:
             if (reason := _objection(each, producer, partition)) is not None:
                 raise Refusal(
                     ErrorCode.INVALID_TXN_STATE,
@@ -108,7 +98,7 @@ class HangingTransactions:
                 )
 
 
-def _check_all_looked_at(broker_id: BrokerId, led: _Led, listed: ListTransactionsResponse) -> None:
+def _check_all_looked_at(broker_id: BrokerId, led: _Led, listed: ProducerTransactionsResponse) -> None:
     """Raise Refusal unless a broker has listed the transactions of all partitions it leads, in these leader epochs."""
     looked_at = {each.partition: each.leader_epoch for each in listed.coordinated}
     for number, epoch in led.items():
@@ -118,10 +108,9 @@ def _check_all_looked_at(broker_id: BrokerId, led: _Led, listed: ListTransaction
             )
 
 
-def _objection(each: DescribedTransaction, producer: ProducerIdAndEpoch, partition: TopicPartition) -> str | None:
+def _objection(each: ProducerTransaction, producer: ProducerIdAndEpoch, partition: TopicPartition) -> str | None:
     """Return why what a coordinator has of the producer may end the open transaction in the partition, or add to it."""
-    name = PartitionName(topic=partition.topic, partition=partition.partition)
-    if name in each.partitions:
+    if partition in each.partitions:
         return (
             f"has it as {each.state} of transactional id {each.transactional_id!r}: its producer or its timeout ends it"
         )

@@ -20,7 +20,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
-from kraft.model.transactions import CoordinatedPartition
+from kraft.model.producer_transactions import CoordinatedPartition
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.shard_host import HostSurroundings
 from kraft.server.coordinator.shard_hosts import ShardHosts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
@@ -25,7 +26,11 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.partitions import PartitionName
+from kraft.model.producer_transactions import (
+    ProducerTransaction,
+    ProducerTransactionsRequest,
+    ProducerTransactionsResponse,
+)
 from kraft.model.transaction_partitions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -35,20 +40,16 @@ from kraft.model.transaction_partitions import (
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
-    DescribedTransaction,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
 )
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
-from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, END_TXN
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema import describe_transactions as describing
+from kraft.wire.schema import list_transactions as listing
 
 TRANSACTIONS_AT_ONCE: Final = 500
 """Transactions looked at before other tasks have their turn."""
@@ -169,34 +170,54 @@ class TransactionsHandler:
 
     # --- queries -------------------------------------------------------------------------------------------------
 
-    async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def list_transactions(self, request: listing.ListTransactionsRequest) -> listing.ListTransactionsResponse:
         """Return the transactional ids coordinated here. Raises Refusal: COORDINATOR_LOAD_IN_PROGRESS,
         INVALID_REGULAR_EXPRESSION."""
         filters = ListFilters(
-            states=frozenset(request.states),
-            producer_ids=frozenset(request.producer_ids),
-            duration_ms=-1 if request.duration_ms is None else request.duration_ms,
+            states=frozenset(request.state_filters),
+            producer_ids=frozenset(request.producer_id_filters),
+            duration_ms=request.duration_filter,
         )
-        pattern = _pattern(request.transactional_id_pattern)
+        pattern = _pattern(request.transactional_id_pattern or "")
         turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), [], self._wall_ms()
-        # At one moment: the states of these partitions are those of these leader epochs.
-        shards = tuple(self._coordinators.all_committed())
-        for shard in shards:
+        for shard in tuple(self._coordinators.all_committed()):
             for transactional_id, transaction in shard.transactions.by_id.items():
                 accepts = filters.accept(transactional_id, transaction, now_ms)
                 if accepts and (pattern is None or await self._matches(pattern, transactional_id)):
                     found.append(
-                        ListedTransaction(
+                        listing.TransactionState(
                             transactional_id=transactional_id,
                             producer_id=transaction.producer.producer_id,
-                            state=transaction.state.kafka_name,
+                            transaction_state=transaction.state.kafka_name,
                         )
                     )
                 await turns.done()
-        return ListTransactionsResponse(
-            transactions=tuple(found),
-            unknown_states=tuple(filters.unknown_states()),
-            coordinated=tuple(shard.partition for shard in shards),
+        return listing.ListTransactionsResponse(
+            error_code=ErrorCode.NONE,
+            unknown_state_filters=tuple(filters.unknown_states()),
+            transaction_states=tuple(found),
+        )
+
+    async def of_producer(self, request: ProducerTransactionsRequest) -> ProducerTransactionsResponse:
+        """Return the transactions of a producer id, and where they were looked for. Raises Refusal
+        COORDINATOR_LOAD_IN_PROGRESS."""
+        turns, found = Turns(TRANSACTIONS_AT_ONCE), []
+        # At one moment: the states of these partitions are those of these leader epochs.
+        shards = tuple(self._coordinators.all_committed())
+        for shard in shards:
+            for transactional_id, transaction in shard.transactions.by_id.items():
+                if transaction.producer.producer_id == request.producer_id:
+                    found.append(
+                        ProducerTransaction(
+                            transactional_id=transactional_id,
+                            state=transaction.state.kafka_name,
+                            producer_epoch=transaction.producer.epoch,
+                            partitions=tuple(sorted(transaction.partitions)),
+                        )
+                    )
+                await turns.done()
+        return ProducerTransactionsResponse(
+            transactions=tuple(found), coordinated=tuple(shard.partition for shard in shards)
         )
 
     async def _matches(self, pattern: NameRegex, transactional_id: str) -> bool:
@@ -214,29 +235,40 @@ class TransactionsHandler:
             async with self._patterns:
                 await asyncio.sleep(0)
 
-    async def describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-        """Return each transactional id once, or its Refusal: a response is not larger than the state here."""
+    async def describe(
+        self, request: describing.DescribeTransactionsRequest
+    ) -> describing.DescribeTransactionsResponse:
+        """Return each transactional id once, or its error: a response is not larger than the state here."""
         turns, described = Turns(TRANSACTIONS_AT_ONCE), []
         for transactional_id in dict.fromkeys(request.transactional_ids):
             described.append(self._described(transactional_id))
-            await turns.done_with_id(transactional_id, len(described[-1].partitions))
-        return DescribeTransactionsResponse(transactions=tuple(described))
+            partitions = sum(len(topic.partitions) for topic in described[-1].topics)
+            await turns.done_with_id(transactional_id, partitions)
+        return describing.DescribeTransactionsResponse(transaction_states=tuple(described))
 
-    def _described(self, transactional_id: str) -> DescribedTransaction:
+    def _described(self, transactional_id: str) -> describing.TransactionState:
         try:
             transaction = describe_transaction(self._coordinators.committed(transactional_id), transactional_id)
         except Refusal as refusal:
-            return DescribedTransaction(
-                transactional_id=transactional_id, error_code=refusal.error_code, error_message=refusal.message
+            return describing.TransactionState(
+                error_code=refusal.error_code,
+                transactional_id=transactional_id,
+                transaction_state="",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=0,
+                producer_id=0,
+                producer_epoch=0,
+                topics=(),
             )
-        return DescribedTransaction(
+        return describing.TransactionState(
+            error_code=ErrorCode.NONE,
             transactional_id=transactional_id,
-            state=transaction.state.kafka_name,
-            timeout_ms=transaction.timeout_ms,
-            start_ms=transaction.start_ms,
+            transaction_state=transaction.state.kafka_name,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_ms,
             producer_id=transaction.producer.producer_id,
             producer_epoch=transaction.producer.epoch,
-            partitions=_names(transaction.partitions),
+            topics=_topics(transaction.partitions),
         )
 
     # --- gRPC ----------------------------------------------------------------------------------------------------
@@ -245,8 +277,6 @@ class TransactionsHandler:
         return [
             END_TXN.served_by(self._end_request),
             COMMIT_TRANSACTIONS.served_by(self.commit_transactions),
-            LIST_TRANSACTIONS.served_by(self.list_transactions),
-            DESCRIBE_TRANSACTIONS.served_by(self.describe),
             ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),
         ]
 
@@ -270,5 +300,8 @@ def _pattern(pattern: str) -> NameRegex | None:
     return NameRegex(pattern)
 
 
-def _names(partitions: Iterable[TopicPartition]) -> tuple[PartitionName, ...]:
-    return tuple(PartitionName(topic=each.topic, partition=each.partition) for each in sorted(partitions))
+def _topics(partitions: Iterable[TopicPartition]) -> tuple[describing.TopicData, ...]:
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for each in sorted(partitions):
+        numbers[each.topic].append(each.partition)
+    return tuple(describing.TopicData(topic=topic, partitions=tuple(found)) for topic, found in numbers.items())

@@ -5,10 +5,8 @@ from __future__ import annotations
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.add_offsets_to_txn import AddOffsetsToTxnApi
 from kraft.server.kafka_listener.apis.add_partitions_to_txn import AddPartitionsToTxnApi
-from kraft.server.kafka_listener.apis.describe_transactions import DescribeTransactionsApi
 from kraft.server.kafka_listener.apis.end_txn import EndTxnApi
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
-from kraft.server.kafka_listener.apis.list_transactions import ListTransactionsApi
 from kraft.server.kafka_listener.apis.write_txn_markers import refuse_txn_markers
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
@@ -22,6 +20,4 @@ def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
         ApiKey.ADD_OFFSETS_TO_TXN: AddOffsetsToTxnApi(transactions.add_offsets),
         ApiKey.END_TXN: EndTxnApi(transactions.end),
         ApiKey.WRITE_TXN_MARKERS: refuse_txn_markers,
-        ApiKey.LIST_TRANSACTIONS: ListTransactionsApi(transactions.list_transactions),
-        ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsApi(transactions.describe),
     }

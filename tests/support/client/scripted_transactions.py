@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Final
 from kraft.coordinator.transactions.transaction import TransactionState
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transactions import (
-    AbortTransactionRequest,
-    AbortTransactionResponse,
-    DescribedTransaction,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
+from kraft.model.transactions import AbortTransactionRequest, AbortTransactionResponse
+from kraft.wire.schema import describe_transactions as describing
+from kraft.wire.schema import list_transactions as listing
 from kraft.wire.schema.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -49,39 +41,45 @@ class ScriptedTransactions:
         self._cluster = cluster
         self._broker_id = broker_id
 
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    def list_transactions(self, request: listing.ListTransactionsRequest) -> listing.ListTransactionsResponse:
         listed = tuple(
-            ListedTransaction(transactional_id=transactional_id, producer_id=each.producer_id, state=each.state)
+            listing.TransactionState(
+                transactional_id=transactional_id, producer_id=each.producer_id, transaction_state=each.state
+            )
             for transactional_id, each in self._cluster.scripted_transactions.items()
             if self._coordinates(transactional_id)
-            and (not request.states or each.state in request.states)
-            and (not request.producer_ids or each.producer_id in request.producer_ids)
-            and (request.duration_ms is None or 0 <= each.start_ms < request.duration_ms)
+            and (not request.state_filters or each.state in request.state_filters)
+            and (not request.producer_id_filters or each.producer_id in request.producer_id_filters)
+            and (request.duration_filter < 0 or 0 <= each.start_ms < request.duration_filter)
             and re.fullmatch(request.transactional_id_pattern or ".*", transactional_id)
         )
-        return ListTransactionsResponse(
-            transactions=listed, unknown_states=tuple(sorted(set(request.states) - _STATES))
-        )
+        unknown = tuple(sorted(set(request.state_filters) - _STATES))
+        return listing.ListTransactionsResponse(error_code=0, unknown_state_filters=unknown, transaction_states=listed)
 
-    def describe_transactions(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(transactions=tuple(map(self._described, request.transactional_ids)))
+    def describe_transactions(
+        self, request: describing.DescribeTransactionsRequest
+    ) -> describing.DescribeTransactionsResponse:
+        states = tuple(map(self._described, request.transactional_ids))
+        return describing.DescribeTransactionsResponse(transaction_states=states)
 
-    def _described(self, transactional_id: str) -> DescribedTransaction:
+    def _described(self, transactional_id: str) -> describing.TransactionState:
         code = ErrorCode.NONE if self._coordinates(transactional_id) else ErrorCode.NOT_COORDINATOR
         found = self._cluster.scripted_transactions.get(transactional_id)
         if found is None and code is ErrorCode.NONE:
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         if found is None or code is not ErrorCode.NONE:
-            message = f"there is no transactional id {transactional_id!r}"
-            return DescribedTransaction(transactional_id=transactional_id, error_code=code, error_message=message)
-        return DescribedTransaction(
+            found = ScriptedTransaction(producer_id=0, state="", start_ms=0)
+        return describing.TransactionState(
+            error_code=code,
             transactional_id=transactional_id,
-            state=found.state,
-            timeout_ms=60_000,
-            start_ms=found.start_ms,
+            transaction_state=found.state,
+            transaction_timeout_ms=60_000,
+            transaction_start_time_ms=found.start_ms,
             producer_id=found.producer_id,
             producer_epoch=found.producer_epoch,
-            partitions=tuple(PartitionName(topic=each.topic, partition=each.partition) for each in found.partitions),
+            topics=tuple(
+                describing.TopicData(topic=each.topic, partitions=(each.partition,)) for each in found.partitions
+            ),
         )
 
     def describe_producers(self, request: DescribeProducersRequest) -> DescribeProducersResponse:

@@ -13,7 +13,12 @@ from kraft.model.errors import ErrorCode
 from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc import calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, Stream
-from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, REPLICA_FETCH, WRITE_TXN_MARKERS
+from kraft.rpc.cluster_calls import (
+    ADD_PARTITIONS_TO_TXN,
+    LIST_PRODUCER_TRANSACTIONS,
+    REPLICA_FETCH,
+    WRITE_TXN_MARKERS,
+)
 from kraft.server.config.components import LogMaintenance
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
 from tests.support.cluster_images import cluster, with_topic
@@ -80,7 +85,8 @@ def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path
         served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()}
         rows = [each for table in (calls, group_calls, topic_calls, transaction_calls) for each in vars(table).values()]
         public = {row for row in rows if isinstance(row, Call | Stream)}
-        assert served == {*public, REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS}
+        of_nodes = {REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, LIST_PRODUCER_TRANSACTIONS}
+        assert served == public | of_nodes
 
     within_loop(look)
 

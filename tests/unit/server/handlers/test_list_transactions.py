@@ -12,9 +12,10 @@ from kraft.coordinator.transactions.transaction import new_transaction
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
-from kraft.model.transactions import CoordinatedPartition, ListTransactionsRequest
+from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
 from kraft.server.coordinator.transaction_coordinators import CommittedShard
 from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.wire.schema.list_transactions import ListTransactionsRequest
 
 
 class Coordinators:
@@ -28,17 +29,19 @@ class Coordinators:
         return [CommittedShard(CoordinatedPartition(partition=3, leader_epoch=5), transactions)]
 
 
-async def listed(pattern: str) -> list[str]:
+async def listed(pattern: str | None) -> list[str]:
     coordinators: Any = Coordinators()
     handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000)
-    response = await handler.list_transactions(ListTransactionsRequest(transactional_id_pattern=pattern))
-    return [each.transactional_id for each in response.transactions]
+    request = ListTransactionsRequest(state_filters=(), producer_id_filters=(), transactional_id_pattern=pattern)
+    response = await handler.list_transactions(request)
+    return [each.transactional_id for each in response.transaction_states]
 
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
         ("", ["payer-1", "payer-2", "größe 😀", "two\nlines"]),
+        (None, ["payer-1", "payer-2", "größe 😀", "two\nlines"]),
         ("payer", []),
         ("payer-.", ["payer-1", "payer-2"]),
         ("gr.+ 😀", ["größe 😀"]),
@@ -47,14 +50,14 @@ async def listed(pattern: str) -> list[str]:
         ("(?s).*", ["payer-1", "payer-2", "größe 😀", "two\nlines"]),
     ],
 )
-async def test_a_pattern_matches_whole_ids_of_any_characters(pattern: str, expected: list[str]) -> None:
+async def test_a_pattern_matches_whole_ids_of_any_characters(pattern: str | None, expected: list[str]) -> None:
     assert sorted(await listed(pattern)) == sorted(expected)
 
 
 async def test_the_partitions_that_were_looked_at_are_named() -> None:
     coordinators: Any = Coordinators()
     handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000)
-    response = await handler.list_transactions(ListTransactionsRequest(producer_ids=(99,)))
+    response = await handler.of_producer(ProducerTransactionsRequest(producer_id=99))
     assert response.transactions == ()
     assert response.coordinated == (CoordinatedPartition(partition=3, leader_epoch=5),)
 

@@ -13,16 +13,15 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from kraft.model.partitions import PartitionName
+from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
 from kraft.model.transaction_partitions import AddPartitionsToTxnRequest, TransactionToVerify, VerifiedTransaction
-from kraft.model.transactions import (
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    ListedTransaction,
-    ListTransactionsRequest,
-)
+from kraft.model.transactions import EndTxnRequest
 from kraft.server.coordinator.completions import COMPLETION_S_MAX
 from kraft.server.handlers import transactions
 from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, TopicData
+from kraft.wire.schema.list_transactions import ListTransactionsRequest
+from kraft.wire.schema.list_transactions import TransactionState as Listed
 from tests.support.cluster_images import with_topic
 from tests.support.server.replicas import follow, settle
 from tests.support.turn_counter import TurnCounter
@@ -245,8 +244,9 @@ async def test_the_answers_of_a_large_request_come_in_its_order(
 
 
 async def listed(broker: Handling, **filters: object) -> list[str]:
-    response = await broker.handler.list_transactions(ListTransactionsRequest(**filters))  # type: ignore[arg-type]
-    return sorted(each.transactional_id for each in response.transactions)
+    wanted: dict[str, object] = {"state_filters": (), "producer_id_filters": (), **filters}
+    response = await broker.handler.list_transactions(ListTransactionsRequest(**wanted))  # type: ignore[arg-type]
+    return sorted(each.transactional_id for each in response.transaction_states)
 
 
 async def test_transactions_are_listed_by_every_filter(tmp_path: Path) -> None:
@@ -256,15 +256,16 @@ async def test_transactions_are_listed_by_every_filter(tmp_path: Path) -> None:
         await broker.begin(orders(0), "refunds")
         await broker.init("idle")
         assert await listed(broker) == ["idle", ID, "refunds"]
-        assert await listed(broker, states=("Ongoing",)) == [ID, "refunds"]
-        assert await listed(broker, producer_ids=(FIRST_PRODUCER_ID + 2,)) == ["idle"]
-        assert await listed(broker, states=("Ongoing",), duration_ms=20_000) == [ID]
+        assert await listed(broker, state_filters=("Ongoing",)) == [ID, "refunds"]
+        assert await listed(broker, producer_id_filters=(FIRST_PRODUCER_ID + 2,)) == ["idle"]
+        assert await listed(broker, state_filters=("Ongoing",), duration_filter=20_000) == [ID]
         assert await listed(broker, transactional_id_pattern="re.*|idle") == ["idle", "refunds"]
         assert await listed(broker, transactional_id_pattern="re") == []
-        response = await broker.handler.list_transactions(ListTransactionsRequest(states=("Empty", "Asleep")))
-        assert response.unknown_states == ("Asleep",)
-        assert response.transactions == (
-            ListedTransaction(transactional_id="idle", producer_id=FIRST_PRODUCER_ID + 2, state="Empty"),
+        request = ListTransactionsRequest(state_filters=("Empty", "Asleep"), producer_id_filters=())
+        response = await broker.handler.list_transactions(request)
+        assert (response.error_code, response.unknown_state_filters) == (ErrorCode.NONE, ("Asleep",))
+        assert response.transaction_states == (
+            Listed(transactional_id="idle", producer_id=FIRST_PRODUCER_ID + 2, transaction_state="Empty"),
         )
         with pytest.raises(Refusal, match="INVALID_REGULAR_EXPRESSION"):
             await listed(broker, transactional_id_pattern="(")
@@ -295,23 +296,40 @@ async def test_transactions_are_described_each_with_its_error(tmp_path: Path) ->
         await broker.begin(orders(0, 1))
         request = DescribeTransactionsRequest(transactional_ids=(ID, "unknown", "", ID))
         # Each once, so that a short request has no endless response.
-        found, unknown, empty = (await broker.handler.describe(request)).transactions
-        assert (found.state, found.producer_id, found.producer_epoch, found.timeout_ms) == (
+        found, unknown, empty = (await broker.handler.describe(request)).transaction_states
+        assert (found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms) == (
             "Ongoing",
             FIRST_PRODUCER_ID,
             0,
             60_000,
         )
-        assert found.start_ms == LoopClock().wall_ms()
-        assert found.partitions == (PartitionName(topic="orders", partition=0), ORDERS_1)
-        assert unknown.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert empty.error_code is ErrorCode.INVALID_REQUEST
+        assert found.transaction_start_time_ms == LoopClock().wall_ms()
+        assert (found.error_code, found.topics) == (ErrorCode.NONE, (TopicData(topic="orders", partitions=(0, 1)),))
+        assert (unknown.transactional_id, unknown.error_code) == ("unknown", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        # As in Kafka, with an error the numbers are 0.
+        numbers = (unknown.transaction_timeout_ms, unknown.transaction_start_time_ms, unknown.producer_id)
+        assert (unknown.transaction_state, *numbers, unknown.producer_epoch, unknown.topics) == ("", 0, 0, 0, 0, ())
+        assert empty.error_code == ErrorCode.INVALID_REQUEST
         follow(broker.partition, epoch=2)
         await settle()
         (elsewhere,) = (
             await broker.handler.describe(DescribeTransactionsRequest(transactional_ids=(ID,)))
-        ).transactions
-        assert elsewhere.error_code is ErrorCode.NOT_COORDINATOR
+        ).transaction_states
+        assert elsewhere.error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_the_transactions_of_a_producer_are_listed_with_where_they_were_looked_for(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.begin(orders(0, 1))
+        await broker.begin(orders(0), "refunds")
+        request = ProducerTransactionsRequest(producer_id=producer.producer_id)
+        response = await broker.handler.of_producer(request)
+        (found,) = response.transactions
+        assert (found.transactional_id, found.state, found.producer_epoch) == (ID, "Ongoing", producer.epoch)
+        assert set(found.partitions) == orders(0, 1)
+        led = broker.partition
+        here = CoordinatedPartition(partition=led.topic_partition.partition, leader_epoch=led.leader_epoch)
+        assert response.coordinated == (here,)
 
 
 @pytest.mark.parametrize("query", ["list", "describe"])
@@ -324,7 +342,7 @@ async def test_other_tasks_have_their_turn_during_a_large_query(
             await broker.init(f"id {number}")
         async with TurnCounter() as others:
             if query == "list":
-                await broker.handler.list_transactions(ListTransactionsRequest())
+                await listed(broker)
             else:
                 await broker.handler.describe(
                     DescribeTransactionsRequest(transactional_ids=tuple(f"id {number}" for number in range(10)))
