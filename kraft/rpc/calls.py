@@ -6,22 +6,22 @@ from typing import Final
 
 from kraft.model import brokers, features, log_directories, partitions
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
-from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
 from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from kraft.wire.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")

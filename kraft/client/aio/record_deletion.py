@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 from kraft.client.aio.offset_lookup import no_such_partition
 from kraft.client.any_broker import NoBrokerReachable
@@ -11,17 +12,26 @@ from kraft.client.attempts import Attempts
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 LowWatermarks = dict[TopicPartition, int]
 
 REPLICAS_GRACE_MS = 500
 """A leader's timeout for its replicas is shorter than the request's by this, so that its error still arrives."""
+
+_REASONS: Final = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is above the high watermark",
+    ErrorCode.POLICY_VIOLATION: "the topic has cleanup.policy=compact; add delete to it before deleting records",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is internal: only brokers write to it and delete its records",
+    ErrorCode.REQUEST_TIMED_OUT: "timed out before every in-sync replica deleted its records; the remaining replicas "
+    "will still delete them",
+}
+"""Meanings of the error codes, which come without a text."""
 
 
 class RecordDeletion:
@@ -80,15 +90,13 @@ class RecordDeletion:
     ) -> dict[TopicPartition, Exception]:
         """Ask every leader once; add to `done` and `failed`, and return the errors of those to retry."""
         troubles: dict[TopicPartition, Exception] = {}
-        by_leader: dict[str, list[DeleteRecordsPartition]] = {}
+        by_leader: dict[str, dict[TopicPartition, int]] = {}
         for partition, offset in left.items():
             leader = self._metadata.leader(partition)
             if leader is None:
                 troubles[partition] = self._metadata.no_leader(partition)
                 continue
-            by_leader.setdefault(leader.address, []).append(
-                DeleteRecordsPartition(topic=partition.topic, partition=partition.partition, before_offset=offset)
-            )
+            by_leader.setdefault(leader.address, {})[partition] = offset
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
@@ -103,26 +111,33 @@ class RecordDeletion:
         return troubles
 
     async def _ask(
-        self, address: str, asked: list[DeleteRecordsPartition], deadline_ms: int
+        self, address: str, asked: Mapping[TopicPartition, int], deadline_ms: int
     ) -> dict[TopicPartition, int | Exception]:
         left_ms = max(1, min(self._request_timeout_ms, deadline_ms - self._clock.monotonic_ms()))
-        request = DeleteRecordsRequest(timeout_ms=max(1, left_ms - REPLICAS_GRACE_MS), partitions=asked)
+        request = DeleteRecordsRequest(topics=_topics(asked), timeout_ms=max(1, left_ms - REPLICAS_GRACE_MS))
         try:
             response = await self._connections.peer(address).call(DELETE_RECORDS, request, left_ms / 1000)
         except Unreachable as error:
-            return {TopicPartition(each.topic, each.partition): error for each in asked}
+            return dict.fromkeys(asked, error)
         except Refusal as refusal:
-            partitions = [TopicPartition(each.topic, each.partition) for each in asked]
-            return {each: Refusal(refusal.error_code, _named(each, refusal.message)) for each in partitions}
+            return {each: Refusal(refusal.error_code, _named(each, refusal.message)) for each in asked}
         outcomes: dict[TopicPartition, int | Exception] = {}
-        for result in response.partitions:
-            partition = TopicPartition(result.topic, result.partition)
-            if result.error_code is ErrorCode.NONE:
-                outcomes[partition] = result.low_watermark
-            else:
-                message = result.error_message or result.error_code.name
-                outcomes[partition] = Refusal(result.error_code, _named(partition, message))
+        for topic in response.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if (code := error_code(result.error_code)) is ErrorCode.NONE:
+                    outcomes[partition] = result.low_watermark
+                else:
+                    outcomes[partition] = Refusal(code, f"{partition}: {_REASONS.get(code, code.name)}")
         return outcomes
+
+
+def _topics(before_offsets: Mapping[TopicPartition, int]) -> tuple[DeleteRecordsTopic, ...]:
+    topics: dict[str, list[DeleteRecordsPartition]] = {}
+    for partition, offset in before_offsets.items():
+        wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+        topics.setdefault(partition.topic, []).append(wanted)
+    return tuple(DeleteRecordsTopic(name=topic, partitions=tuple(wanted)) for topic, wanted in topics.items())
 
 
 def _named(partition: TopicPartition, message: str) -> str:

@@ -23,15 +23,16 @@ from kraft.client.sans_io.track import Chunk, Track
 from kraft.client.settings import ConsumerSettings
 from kraft.client.values import FoundOffset
 from kraft.log.format.record_batch import BatchHeader, read_header, split
-from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal, error_code
 from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kraft.model.offset_for_leader_epoch import (
-    EpochEndPartition,
-    EpochEndPartitionResult,
+from kraft.wire.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -54,7 +55,7 @@ class SentCheck(Struct, frozen=True):
 
     address: str
     request: OffsetForLeaderEpochRequest
-    places: list[tuple[int, int]]
+    places: dict[TopicPartition, tuple[int, int]]
 
 
 class FetchBuffer:
@@ -304,7 +305,7 @@ class FetchBuffer:
         track.buffered_bytes += len(records)
         track.fetch_offset = header.next_offset
 
-    def _retry(self, track: Track, asked: FetchPartition | EpochEndPartition, now_ms: int) -> None:
+    def _retry(self, track: Track, asked: FetchPartition | OffsetForLeaderPartition, now_ms: int) -> None:
         track.failures = 1 if asked.current_leader_epoch > track.failed_epoch else track.failures + 1
         track.failed_epoch = max(track.failed_epoch, asked.current_leader_epoch)
         track.retry_at_ms = now_ms + self._backoff.delay_ms(track.failures)
@@ -323,34 +324,37 @@ class FetchBuffer:
         ]
         if not tracks:
             return None
-        asked = [
-            EpochEndPartition(
-                topic=track.partition.topic,
-                partition=track.partition.partition,
-                leader_epoch=track.epochs.latest,
-                current_leader_epoch=partitions[track.partition],
+        asked: dict[str, list[OffsetForLeaderPartition]] = {}
+        for track in tracks:
+            asked.setdefault(track.partition.topic, []).append(
+                OffsetForLeaderPartition(
+                    partition=track.partition.partition,
+                    current_leader_epoch=partitions[track.partition],
+                    leader_epoch=track.epochs.latest,
+                )
             )
-            for track in tracks
-        ]
-        places = [(track.generation, track.fetch_offset or 0) for track in tracks]
-        return SentCheck(address, OffsetForLeaderEpochRequest(partitions=asked), places)
+        topics = tuple(OffsetForLeaderTopic(topic=topic, partitions=tuple(those)) for topic, those in asked.items())
+        places = {track.partition: (track.generation, track.fetch_offset or 0) for track in tracks}
+        return SentCheck(address, OffsetForLeaderEpochRequest(topics=topics), places)
 
     def checked(self, sent: SentCheck, response: OffsetForLeaderEpochResponse, now_ms: int) -> bool:
         """Take a response. Return True if it shows that the known leaders are out of date."""
-        results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
+        results = {
+            TopicPartition(topic.topic, each.partition): each for topic in response.topics for each in topic.partitions
+        }
         is_stale = False
         for track, asked in self._current_checks(sent):
             result = results.get(track.partition)
             if result is None:
                 continue
-            if result.error_code is ErrorCode.NONE:
+            if (code := error_code(result.error_code)) is ErrorCode.NONE:
                 track.failures = track.retry_at_ms = 0
                 self._compare(track, asked, result)
-            elif result.error_code.retriable:
+            elif code.retriable:
                 self._retry(track, asked, now_ms)
                 is_stale = True
             else:
-                track.error = _check_failed(track, asked, result.error_code, result.error_code.name)
+                track.error = _check_failed(track, asked, code, code.name)
         return is_stale
 
     def check_lost(self, sent: SentCheck, now_ms: int) -> None:
@@ -371,13 +375,15 @@ class FetchBuffer:
         for track, asked in self._current_checks(sent):
             track.checked_epoch = asked.current_leader_epoch
 
-    def _current_checks(self, sent: SentCheck) -> Iterator[tuple[Track, EpochEndPartition]]:
-        for asked, place in zip(sent.request.partitions, sent.places, strict=True):
-            track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
-            if track is not None and (track.generation, track.fetch_offset) == place and track.error is None:
-                yield track, asked
+    def _current_checks(self, sent: SentCheck) -> Iterator[tuple[Track, OffsetForLeaderPartition]]:
+        for topic in sent.request.topics:
+            for asked in topic.partitions:
+                partition = TopicPartition(topic.topic, asked.partition)
+                track, place = self._tracks.get(partition), sent.places[partition]
+                if track is not None and (track.generation, track.fetch_offset) == place and track.error is None:
+                    yield track, asked
 
-    def _compare(self, track: Track, asked: EpochEndPartition, result: EpochEndPartitionResult) -> None:
+    def _compare(self, track: Track, asked: OffsetForLeaderPartition, result: EpochEndOffset) -> None:
         """Continue, or go back to the first offset at which the leader's log differs. Source: KIP-320."""
         position, read_to = track.position or 0, track.fetch_offset or 0
         if result.end_offset < 0 or result.leader_epoch < 0:
@@ -462,7 +468,7 @@ def _valid_start(records: bytes) -> bytes:
         end += size_bytes
 
 
-def _check_failed(track: Track, asked: EpochEndPartition, code: ErrorCode, reason: str) -> Refusal:
+def _check_failed(track: Track, asked: OffsetForLeaderPartition, code: ErrorCode, reason: str) -> Refusal:
     what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
     return Refusal(code, f"{what}: {reason}")
 

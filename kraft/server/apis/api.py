@@ -107,6 +107,9 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     partitions: Partitions
     """The replicas here."""
 
+    records_deleted: Callable[[], None]
+    """Called after DeleteRecords, so that whole segments can be removed at once."""
+
     transactions: TransactionsHandler
     """One for all listeners: it lets long patterns of one client at a time have a turn."""
 

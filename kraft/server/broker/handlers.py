@@ -24,14 +24,12 @@ from kraft.server.config.values import GRPC
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
-from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
-from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
@@ -99,6 +97,7 @@ class BrokerApis:
             index=metadata.published_index,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
+            records_deleted=self._logs.maintenance.records_deleted,
             listener=GRPC,
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,
@@ -131,8 +130,6 @@ class BrokerApis:
             transactions=transactions.handler,
             txn_markers=transactions.markers,
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
-            offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions),
-            delete_records=DeleteRecordsHandler(partitions, logs.maintenance.records_deleted),
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, self._forwarder),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),

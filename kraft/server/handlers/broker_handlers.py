@@ -11,14 +11,12 @@ from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
-from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
-from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
@@ -71,8 +69,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     transactions: TransactionsHandler
     txn_markers: TxnMarkersHandler
     list_offsets: ListOffsetsHandler
-    offset_for_leader_epoch: OffsetForLeaderEpochHandler
-    delete_records: DeleteRecordsHandler
     producer_ids: ProducerIdHandler
     forwarded: ForwardedHandlers
     quorum: QuorumHandler
@@ -95,8 +91,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.transactions.served(),
             *self.txn_markers.served(),
             *self.list_offsets.served(),
-            *self.offset_for_leader_epoch.served(),
-            *self.delete_records.served(),
             *self.producer_ids.served(),
             *self.forwarded.served(),
             *self.quorum.served(),

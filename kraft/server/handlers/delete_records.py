@@ -10,24 +10,25 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.metadata.topic_names import check_not_internal
-from kraft.model.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.rpc.call import Served
-from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.wire.schema.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 
 PARTITIONS_AT_ONCE: Final = 200
 """Partitions whose deletion begins, or is answered, before other tasks have their turn."""
+
+UNKNOWN_LOW_WATERMARK: Final = -1
 
 
 class DeleteRecordsHandler:
@@ -40,12 +41,13 @@ class DeleteRecordsHandler:
         """Delete the records from the leader, then wait until all replicas have followed or the request times out."""
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
         turns, begun = Turns(PARTITIONS_AT_ONCE), list[_Deletion | Refusal]()
-        for wanted in request.partitions:
-            begun.append(one := self._begin(wanted))
-            if isinstance(one, _Deletion):
-                one.outcome.when_done(self._records_deleted)
-                one.outcome.when_done(one.partition.low_watermark_moved.notify)
-            await turns.done()
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                begun.append(one := self._begin(topic.name, wanted))
+                if isinstance(one, _Deletion):
+                    one.outcome.when_done(self._records_deleted)
+                    one.outcome.when_done(one.partition.low_watermark_moved.notify)
+                await turns.done()
         with Watch([one.partition.low_watermark_moved for one in begun if isinstance(one, _Deletion)]) as watch:
             while True:
                 watch.again()
@@ -53,22 +55,22 @@ class DeleteRecordsHandler:
                     break
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     break
-        results = []
-        for wanted, one in zip(request.partitions, begun, strict=True):
-            results.append(_result(wanted, one))
-            await turns.done()
-        return DeleteRecordsResponse(partitions=results)
+        outcomes, topics = iter(begun), []
+        for topic in request.topics:
+            results = []
+            for wanted in topic.partitions:
+                results.append(_result(wanted, next(outcomes)))
+                await turns.done()
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
+        return DeleteRecordsResponse(topics=tuple(topics))
 
-    def _begin(self, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
+    def _begin(self, topic: str, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
         try:
-            partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            check_not_internal(wanted.topic)
-            return _Deletion(partition, *partition.delete_records(wanted.before_offset))
+            partition = self._partitions.by_name(topic, wanted.partition_index)
+            check_not_internal(topic)
+            return _Deletion(partition, *partition.delete_records(wanted.offset))
         except Refusal as refusal:
             return refusal
-
-    def served(self) -> list[Served]:
-        return [DELETE_RECORDS.served_by(self.handle)]
 
 
 class _Deletion:
@@ -119,11 +121,8 @@ def _result(wanted: DeleteRecordsPartition, begun: _Deletion | Refusal) -> Delet
         low_watermark = begun.settled_low_watermark()
     except Refusal as refusal:
         return DeleteRecordsPartitionResult(
-            topic=wanted.topic,
-            partition=wanted.partition,
-            error_code=refusal.error_code,
-            error_message=refusal.message,
+            partition_index=wanted.partition_index, error_code=refusal.error_code, low_watermark=UNKNOWN_LOW_WATERMARK
         )
     return DeleteRecordsPartitionResult(
-        topic=wanted.topic, partition=wanted.partition, error_code=ErrorCode.NONE, low_watermark=low_watermark
+        partition_index=wanted.partition_index, error_code=ErrorCode.NONE, low_watermark=low_watermark
     )

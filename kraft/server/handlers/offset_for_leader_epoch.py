@@ -6,17 +6,16 @@ from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from kraft.model.offset_for_leader_epoch import (
-    EpochEndPartition,
-    EpochEndPartitionResult,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kraft.rpc.call import Served
-from kraft.rpc.calls import OFFSET_FOR_LEADER_EPOCH
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.wire.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions looked up before other tasks have their turn: a request may name very many."""
@@ -27,31 +26,26 @@ class OffsetForLeaderEpochHandler:
         self._partitions = partitions
 
     async def handle(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        turns, results = Turns(PARTITIONS_AT_ONCE), []
-        for wanted in request.partitions:
-            results.append(self._answer(wanted))
-            await turns.done()
-        return OffsetForLeaderEpochResponse(partitions=results)
+        """Return one result per partition, in the request's order."""
+        turns, topics = Turns(PARTITIONS_AT_ONCE), []
+        for topic in request.topics:
+            ends = []
+            for wanted in topic.partitions:
+                ends.append(self._answer(topic.topic, wanted))
+                await turns.done()
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(ends)))
+        return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
-    def _answer(self, wanted: EpochEndPartition) -> EpochEndPartitionResult:
+    def _answer(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
-            partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            partition = self._partitions.by_name(topic, wanted.partition)
             partition.as_leader(wanted.current_leader_epoch)
         except Refusal as refusal:
-            return EpochEndPartitionResult(
-                topic=wanted.topic, partition=wanted.partition, error_code=refusal.error_code
-            )
+            return EpochEndOffset(partition=wanted.partition, error_code=refusal.error_code)
         epoch, end_offset = _end_of(partition, LeaderEpoch(wanted.leader_epoch))
-        return EpochEndPartitionResult(
-            topic=wanted.topic,
-            partition=wanted.partition,
-            error_code=ErrorCode.NONE,
-            leader_epoch=epoch,
-            end_offset=end_offset,
+        return EpochEndOffset(
+            partition=wanted.partition, error_code=ErrorCode.NONE, leader_epoch=epoch, end_offset=end_offset
         )
-
-    def served(self) -> list[Served]:
-        return [OFFSET_FOR_LEADER_EPOCH.served_by(self.handle)]
 
 
 def _end_of(partition: Partition, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:

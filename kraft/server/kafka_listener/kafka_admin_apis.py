@@ -11,7 +11,6 @@ from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
-from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
 from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
@@ -37,7 +36,6 @@ def kafka_admin_apis(
     describe_cluster = DescribeClusterApi(handlers.metadata.handle, image, listener, broker_id)
     describe_topic_pages = DescribeTopicPartitionsApi(lambda request: describe_topic_partitions(image(), request))
     return {
-        ApiKey.DELETE_RECORDS: DeleteRecordsApi(handlers.delete_records.handle),
         ApiKey.ELECT_LEADERS: ElectLeadersApi(partitions.elect_leaders),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsApi(queries.list_partition_reassignments),

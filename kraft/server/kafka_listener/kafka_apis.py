@@ -17,7 +17,6 @@ from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
-from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import kafka_admin_apis
@@ -73,7 +72,6 @@ def kafka_apis(
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(handlers.offset_for_leader_epoch.handle),
         **kafka_group_apis(handlers.groups),
         **kafka_transaction_apis(handlers),
         **kafka_admin_apis(

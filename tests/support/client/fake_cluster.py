@@ -17,13 +17,7 @@ from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.committed_offsets import OffsetResults, TxnOffsetCommitRequest
-from kraft.model.delete_records import (
-    HIGH_WATERMARK,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-)
+from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
@@ -36,12 +30,6 @@ from kraft.model.list_offsets import (
     ListOffsetsResponse,
 )
 from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
-from kraft.model.offset_for_leader_epoch import (
-    EpochEndPartition,
-    EpochEndPartitionResult,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.model.transactions import (
     CommitTransactionsRequest,
@@ -53,8 +41,22 @@ from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
+from kraft.wire.schema.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from kraft.wire.schema.describe_producers import ProducerState
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraft.wire.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 from tests.support import cluster_images
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_groups import FakeGroups
@@ -303,24 +305,34 @@ class FakeBroker:
     def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         if self.is_of_earlier_version:
             raise NotServed(self.address, "its version does not know this call")
-        return OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
+        topics = (
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=tuple(self._epoch_end(topic.topic, each) for each in topic.partitions)
+            )
+            for topic in request.topics
+        )
+        return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
-    def _epoch_end(self, asked: EpochEndPartition) -> EpochEndPartitionResult:
-        partition = self.cluster.partition(asked.topic, asked.partition)
+    def _epoch_end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        partition = self.cluster.partition(topic, asked.partition)
         code, epoch, end_offset = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
         if code is ErrorCode.NONE:
             epoch, end_offset = partition.epoch_end(asked.leader_epoch)
-        return EpochEndPartitionResult(
-            topic=asked.topic, partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
-        )
+        return EpochEndOffset(partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset)
 
     def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        return DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
+        topics = (
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=tuple(self._delete_records(topic.name, each) for each in topic.partitions)
+            )
+            for topic in request.topics
+        )
+        return DeleteRecordsResponse(topics=tuple(topics))
 
-    def _delete_records(self, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        partition = self.cluster.partition(asked.topic, asked.partition)
+    def _delete_records(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        partition = self.cluster.partition(topic, asked.partition_index)
         code = ErrorCode.NONE
-        wanted = partition.end_offset if asked.before_offset == HIGH_WATERMARK else asked.before_offset
+        wanted = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset
         if partition.leader_id != self.broker_id:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif wanted > partition.end_offset:
@@ -328,10 +340,9 @@ class FakeBroker:
         else:
             partition.log_start_offset = max(partition.log_start_offset, wanted)
         return DeleteRecordsPartitionResult(
-            topic=asked.topic,
-            partition=asked.partition,
-            error_code=code,
+            partition_index=asked.partition_index,
             low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
+            error_code=code,
         )
 
     def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:

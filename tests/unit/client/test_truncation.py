@@ -17,7 +17,11 @@ from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import LeaderEpoch, Offset
-from kraft.model.offset_for_leader_epoch import EpochEndPartitionResult, OffsetForLeaderEpochResponse
+from kraft.wire.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import run_virtually
 from tests.unit.client.clients import consumer_of, fill, read
@@ -226,11 +230,11 @@ def test_what_a_former_leader_answers_after_the_next_one_was_asked_does_not_coun
     assert buffer.next_request("next", {ORDERS: 5}, 0) is None
     check = buffer.next_check("next", {ORDERS: 5}, 0)
     assert check is not None
-    assert [(each.leader_epoch, each.current_leader_epoch) for each in check.request.partitions] == [(4, 5)]
-    there = EpochEndPartitionResult(
-        topic="orders", partition=0, error_code=ErrorCode.NONE, leader_epoch=4, end_offset=1
-    )
-    buffer.checked(check, OffsetForLeaderEpochResponse(partitions=[there]), 0)
+    (asked,) = check.request.topics
+    assert [(each.leader_epoch, each.current_leader_epoch) for each in asked.partitions] == [(4, 5)]
+    there = EpochEndOffset(partition=0, error_code=ErrorCode.NONE, leader_epoch=4, end_offset=1)
+    topic = OffsetForLeaderTopicResult(topic="orders", partitions=(there,))
+    buffer.checked(check, OffsetForLeaderEpochResponse(topics=(topic,)), 0)
     buffer.answered(late, answer_with(4, 1, b"never committed"), 0)
     assert buffer.track(ORDERS).fetch_offset == 1
     assert buffer.next_request("next", {ORDERS: 5}, 0) is not None

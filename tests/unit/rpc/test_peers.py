@@ -11,14 +11,16 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.offset_for_leader_epoch import (
-    EpochEndPartition,
-    EpochEndPartitionResult,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import Connections, NotGrpc, NotServed, Unreachable
+from kraft.wire.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
 from tests.support.rpc_servers import public_service, served
 
 pytestmark = pytest.mark.real_time
@@ -153,17 +155,13 @@ async def test_a_call_whose_channel_another_task_closes_is_unreachable_and_not_c
 
 
 async def test_where_leader_epochs_end_is_asked_and_answered() -> None:
-    request = OffsetForLeaderEpochRequest(
-        partitions=[EpochEndPartition(topic="orders", partition=3, leader_epoch=4, current_leader_epoch=5)]
+    asked = OffsetForLeaderPartition(partition=3, leader_epoch=4, current_leader_epoch=5)
+    request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="orders", partitions=(asked,)),))
+    ends = (
+        EpochEndOffset(partition=3, error_code=ErrorCode.NONE, leader_epoch=2, end_offset=70),
+        EpochEndOffset(partition=4, error_code=ErrorCode.FENCED_LEADER_EPOCH),
     )
-    response = OffsetForLeaderEpochResponse(
-        partitions=[
-            EpochEndPartitionResult(
-                topic="orders", partition=3, error_code=ErrorCode.NONE, leader_epoch=2, end_offset=70
-            ),
-            EpochEndPartitionResult(topic="orders", partition=4, error_code=ErrorCode.FENCED_LEADER_EPOCH),
-        ]
-    )
+    response = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult(topic="orders", partitions=ends),))
 
     async def handle(asked: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         assert asked == request
@@ -177,5 +175,5 @@ async def test_a_peer_whose_version_lacks_a_call_is_distinguished_from_an_unreac
     async with served() as (connections, address):
         with pytest.raises(NotServed, match="UNIMPLEMENTED"):
             await connections.peer(address).call(
-                OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(partitions=[]), CALL_S
+                OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(topics=()), CALL_S
             )

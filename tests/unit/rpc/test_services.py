@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from kraft.metadata.new_topics import new_topic
-from kraft.model import delete_records as values
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
@@ -54,6 +53,7 @@ from kraft.rpc.services import (
     in_order,
 )
 from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS
+from kraft.wire.schema import delete_records as values
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -316,48 +316,48 @@ async def test_records_are_deleted_over_the_wire() -> None:
 
     async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
         asked.append(request)
+        results = (
+            values.DeleteRecordsPartitionResult(partition_index=0, error_code=ErrorCode.NONE, low_watermark=5),
+            values.DeleteRecordsPartitionResult(
+                partition_index=1, error_code=ErrorCode.POLICY_VIOLATION, low_watermark=-1
+            ),
+        )
         return values.DeleteRecordsResponse(
-            partitions=[
-                values.DeleteRecordsPartitionResult(
-                    topic="orders", partition=0, error_code=ErrorCode.NONE, low_watermark=5
-                ),
-                values.DeleteRecordsPartitionResult(
-                    topic="orders", partition=1, error_code=ErrorCode.POLICY_VIOLATION, error_message="compacted"
-                ),
-            ]
+            topics=(values.DeleteRecordsTopicResult(name="orders", partitions=results),)
         )
 
+    partitions = (
+        values.DeleteRecordsPartition(partition_index=0, offset=-1),
+        values.DeleteRecordsPartition(partition_index=1, offset=2**40),
+    )
     request = values.DeleteRecordsRequest(
-        timeout_ms=100,
-        partitions=[
-            values.DeleteRecordsPartition(topic="orders", partition=0, before_offset=values.HIGH_WATERMARK),
-            values.DeleteRecordsPartition(topic="orders", partition=1, before_offset=2**40),
-        ],
+        timeout_ms=100, topics=(values.DeleteRecordsTopic(name="orders", partitions=partitions),)
     )
     async with served(public_service(delete_records=delete)) as (connections, address):
         response = await connections.peer(address).call(DELETE_RECORDS, request, 5)
     assert asked == [request]
-    assert [(each.error_code.name, each.low_watermark) for each in response.partitions] == [
-        ("NONE", 5),
-        ("POLICY_VIOLATION", -1),
+    (topic,) = response.topics
+    assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [
+        (ErrorCode.NONE, 5),
+        (ErrorCode.POLICY_VIOLATION, -1),
     ]
 
 
 @pytest.mark.parametrize("count", [1, ELEMENTS_ON_LOOP_MAX + 1, ELEMENTS_MAX, ELEMENTS_MAX + 1])
 async def test_a_request_of_many_elements_arrives_whole_and_one_of_too_many_is_refused(count: int) -> None:
     async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
-        assert len(request.partitions) == count
-        return values.DeleteRecordsResponse(partitions=[])
+        assert len(request.topics) == count
+        return values.DeleteRecordsResponse(topics=())
 
-    partitions = [values.DeleteRecordsPartition(topic="t", partition=each, before_offset=1) for each in range(count)]
-    request = values.DeleteRecordsRequest(timeout_ms=100, partitions=partitions)
+    topics = tuple(values.DeleteRecordsTopic(name=str(each), partitions=()) for each in range(count))
+    request = values.DeleteRecordsRequest(timeout_ms=100, topics=topics)
     async with served(public_service(delete_records=delete)) as (connections, address):
         calling = connections.peer(address).call(DELETE_RECORDS, request, 30)
         if count > ELEMENTS_MAX:
             with pytest.raises(KraftError, match="elements"):
                 await calling
         else:
-            assert (await calling).partitions == []
+            assert (await calling).topics == ()
 
 
 @pytest.mark.parametrize("count", [ADMIN_ITEMS_MAX, ADMIN_ITEMS_MAX + 1])
@@ -473,11 +473,11 @@ async def test_a_long_message_is_converted_while_the_loop_goes_on() -> None:
 
     message_type = DELETE_RECORDS.request.message_type
     codec = Noting(values.DeleteRecordsRequest, message_type)
-    partition = message_type().partitions.add()
+    topic = message_type().topics.add()
     for count in (1, ELEMENTS_ON_LOOP_MAX + 1):
-        message = receiving(codec)(message_type(partitions=[partition] * count).SerializeToString())
+        message = receiving(codec)(message_type(topics=[topic] * count).SerializeToString())
         value = await services.read_value(codec, message, cast("grpc.aio.ServicerContext[Any, Any]", Context()))
-        assert len(value.partitions) == count
+        assert len(value.topics) == count
     assert [each == on_loop for each in converted_in] == [True, False]
 
 
@@ -491,9 +491,9 @@ async def test_a_long_response_is_encoded_while_the_loop_goes_on() -> None:
             return super().to_message(value)
 
     codec = Noting(values.DeleteRecordsRequest, DELETE_RECORDS.request.message_type)
-    partition = values.DeleteRecordsPartition(topic="t", partition=0, before_offset=1)
+    topic = values.DeleteRecordsTopic(name="t", partitions=())
     for count in (1, ELEMENTS_ON_LOOP_MAX + 1):
-        value = values.DeleteRecordsRequest(timeout_ms=1, partitions=[partition] * count)
+        value = values.DeleteRecordsRequest(timeout_ms=1, topics=(topic,) * count)
         sent = sending(codec)(await to_message(codec, value))
         assert codec.to_value(codec.parse(sent)) == value
     assert [each == on_loop for each in converted_in] == [True, False]

@@ -6,18 +6,14 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 from tests.support.server.replicas import Broker, append_to, batch, lead
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
-
-VERSIONS = versions_of(OffsetForLeaderEpochRequest)
+from tests.unit.server.kafka_listener.apis.listener import partitions_of
 
 
 @pytest.fixture
@@ -32,12 +28,9 @@ def broker(tmp_path: Path) -> Broker:
     return broker
 
 
-def ask(broker: Broker, version: int, *topics: OffsetForLeaderTopic) -> list[tuple[str, int, int, int, int]]:
-    api = OffsetForLeaderEpochApi(OffsetForLeaderEpochHandler(broker.partitions).handle)
-    request = OffsetForLeaderEpochRequest(topics=topics)
-    response: OffsetForLeaderEpochResponse = run_virtually(
-        answered(api, request, version, OffsetForLeaderEpochResponse)
-    )
+def ask(broker: Broker, *topics: OffsetForLeaderTopic) -> list[tuple[str, int, int, int, int]]:
+    handler = OffsetForLeaderEpochHandler(broker.partitions)
+    response = run_virtually(handler.handle(OffsetForLeaderEpochRequest(topics=topics)))
     return [
         (topic.topic, each.partition, each.error_code, each.leader_epoch, each.end_offset)
         for topic in response.topics
@@ -56,10 +49,9 @@ def topic(name: str, *partitions: tuple[int, int], current: int = -1) -> OffsetF
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("epoch", "found"), [(1, (1, 2)), (3, (1, 2)), (4, (4, 3)), (9, (-1, -1))])
-def test_where_an_epoch_ends(broker: Broker, version: int, epoch: int, found: tuple[int, int]) -> None:
-    assert ask(broker, version, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+def test_where_an_epoch_ends(broker: Broker, epoch: int, found: tuple[int, int]) -> None:
+    assert ask(broker, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
 
 @pytest.mark.parametrize(("epoch", "found"), [(1, (1, 2)), (4, (4, 3)), (5, (4, 3)), (6, (6, 3)), (7, (-1, -1))])
@@ -68,7 +60,7 @@ def test_a_leader_that_has_written_nothing_yet_knows_its_own_epoch(
 ) -> None:
     """A consumer that looked up its position in epoch 5, which has no records either, has lost nothing."""
     lead(broker.partitions.by_name("orders", 0), epoch=6, partition_epoch=2)
-    assert ask(broker, VERSIONS[-1], topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+    assert ask(broker, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
 
 @pytest.mark.parametrize(("epoch", "found"), [(0, (0, 0)), (1, (1, 0)), (2, (2, 0)), (3, (-1, -1))])
@@ -77,12 +69,11 @@ def test_in_a_log_without_records_every_epoch_ends_at_its_start(
 ) -> None:
     broker = Broker(tmp_path, partitions=partitions_of())
     lead(broker.open(), epoch=2)
-    assert ask(broker, VERSIONS[-1], topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+    assert ask(broker, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
-    assert ask(broker, version, topic("payments", (0, 1)), topic("orders", (7, 1), (0, 4), (2, 1))) == [
+def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker) -> None:
+    assert ask(broker, topic("payments", (0, 1)), topic("orders", (7, 1), (0, 4), (2, 1))) == [
         ("payments", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
         ("orders", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
         ("orders", 0, 0, 4, 3),
@@ -90,12 +81,9 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("current", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)]
 )
-def test_a_client_with_another_epoch_than_the_leader_is_fenced(
-    broker: Broker, version: int, current: int, code: ErrorCode
-) -> None:
-    ((_, _, error_code, _, _),) = ask(broker, version, topic("orders", (0, 4), current=current))
+def test_a_client_with_another_epoch_than_the_leader_is_fenced(broker: Broker, current: int, code: ErrorCode) -> None:
+    ((_, _, error_code, _, _),) = ask(broker, topic("orders", (0, 4), current=current))
     assert error_code == code
