@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
@@ -35,14 +35,15 @@ class GroupWatch:
         is_waiting: Callable[[], bool],
         say: Callable[[str], None] = say,
     ) -> None:
-        """`describe` raises the Refusal or Unreachable of the group. All callables are called in another thread."""
+        """`describe` may raise any error. All callables are called in another thread."""
         self._group_id = group_id
         self._describe = describe
         self._is_waiting = is_waiting
         self._say = say
-        self._said: set[str] = set()
+        self._said: set[object] = set()
+        """Reasons that the group gave, and kinds of errors."""
         self.problem: str | None = None
-        """Why the group has no coordinator, at the last look; None if it has one."""
+        """Why the group could not be described at the last look; None if it could, or does not exist."""
         self._ended = threading.Event()
 
     @contextmanager
@@ -60,32 +61,53 @@ class GroupWatch:
                 self._look()
 
     def _look(self) -> None:
-        from kraft.client import ErrorCode, KraftError, Refusal
-
-        reason = None
+        kind: object
         try:
-            reason = why_waiting(self._describe())
+            reason = kind = why_waiting(self._describe())
             self.problem = None
-        except KraftError as error:
-            if isinstance(error, Refusal) and error.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
-                return
-            reason = self.problem = f"group {self._group_id!r} has no coordinator: {error}"
-        if reason is not None and reason not in self._said and self._is_waiting() and not self._ended.is_set():
-            self._said.add(reason)
+        except Exception as error:  # noqa: BLE001  The watch is for the user: it goes on, and says what it met.
+            reason, kind = self._of_error(error), _kind(error)
+            self.problem = reason
+        if reason is not None and kind not in self._said and self._is_waiting() and not self._ended.is_set():
+            self._said.add(kind)
             self._say(f"kraft: {reason}")
 
+    def _of_error(self, error: Exception) -> str | None:
+        """Return what is to be said of a look that failed; None for nothing."""
+        from kraft.client import ErrorCode, Refusal
+        from kraft.client.any_broker import NoBrokerReachable
 
-def group_watch(
-    bootstrap_server: str, group_id: str, is_waiting: Callable[[], bool]
-) -> AbstractContextManager[GroupWatch]:
-    """Return a running watch that asks the brokers at these addresses."""
+        if isinstance(error, NoBrokerReachable):
+            return f"the state of group {self._group_id!r} is unknown: no broker answers"
+        if isinstance(error, Refusal) and error.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        if isinstance(error, Refusal) and error.error_code.retriable:
+            return f"group {self._group_id!r} has no coordinator: {error}"
+        return f"the state of group {self._group_id!r} is unknown: {error}"
+
+
+@contextmanager
+def group_watch(bootstrap_server: str, group_id: str, is_waiting: Callable[[], bool]) -> Iterator[GroupWatch]:
+    """Watch the group while the block runs, by asking the brokers at these addresses."""
+    # One client for all looks: each client warns of brokers that do not answer.
+    admin = open_admin(bootstrap_server, LOOK_MAX_MS)
 
     def describe() -> GroupDescription:
-        with open_admin(bootstrap_server, LOOK_MAX_MS) as admin:
-            (described,) = admin.describe_consumer_groups([group_id])
+        (described,) = admin.describe_consumer_groups([group_id])
         return described
 
-    return GroupWatch(group_id, describe, is_waiting).running()
+    try:
+        with GroupWatch(group_id, describe, is_waiting).running() as watch:
+            yield watch
+    finally:
+        admin.close()
+
+
+def _kind(error: Exception) -> object:
+    """Return what is the same for errors whose texts differ only in times and addresses."""
+    from kraft.client import Refusal
+
+    return error.error_code if isinstance(error, Refusal) else type(error)
 
 
 def why_waiting(group: GroupDescription) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -84,6 +85,11 @@ class QuorumWatch:
         except (Unreachable, Refusal):
             # The command itself reports what it could not reach.
             return
+        except Exception:
+            if self._ended.is_set():
+                # The client was closed under the look.
+                return
+            raise
         self._inactive = inactive
         if inactive is None:
             self._has_said = False
@@ -92,20 +98,23 @@ class QuorumWatch:
             self._say(f"{inactive.message}; trying again")
 
 
+@contextmanager
 def quorum_watch(
     bootstrap_server: str,
     say: Callable[[str], None] = say,
     is_waiting: Callable[[], bool] = lambda: True,
     *,
     every_s_max: float | None = None,
-) -> QuorumWatch:
-    """Return a watch that asks the brokers at these addresses."""
-    return QuorumWatch(partial(_describe_quorum, bootstrap_server), say, is_waiting, every_s_max=every_s_max)
-
-
-def _describe_quorum(bootstrap_server: str) -> None:
-    with open_admin(bootstrap_server, LOOK_MAX_MS) as admin:
-        admin.describe_quorum(wait_for_leader=False)
+) -> Iterator[None]:
+    """Watch the quorum while the block runs, by asking the brokers at these addresses."""
+    # One client for all looks: each client warns of brokers that do not answer.
+    admin = open_admin(bootstrap_server, LOOK_MAX_MS)
+    describe_quorum = partial(admin.describe_quorum, wait_for_leader=False)
+    try:
+        with QuorumWatch(describe_quorum, say, is_waiting, every_s_max=every_s_max):
+            yield
+    finally:
+        admin.close()
 
 
 def _may_be_for_want_of_an_election(error: BaseException) -> bool:

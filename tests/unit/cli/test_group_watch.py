@@ -7,6 +7,7 @@ import pytest
 from kraft.cli import group_watch
 from kraft.cli.group_watch import THREAD_NAME, GroupWatch, why_waiting
 from kraft.client import GroupDescription, GroupMember, TopicPartition
+from kraft.client.any_broker import NoBrokerReachable
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.coordinators import found
 
@@ -74,7 +75,7 @@ def test_a_group_says_what_its_new_member_waits_for(described: GroupDescription,
     assert why_waiting(described) == reason
 
 
-def watched(outcomes: list[GroupDescription | Refusal]) -> tuple[list[str], str | None]:
+def watched(outcomes: list[GroupDescription | Exception]) -> tuple[list[str], str | None]:
     """Return what was said of a group that is described so, and the problem in the end."""
     said, all_seen = list[str](), threading.Event()
 
@@ -82,7 +83,7 @@ def watched(outcomes: list[GroupDescription | Refusal]) -> tuple[list[str], str 
         if len(outcomes) == 1:
             all_seen.set()
         outcome = outcomes[0] if len(outcomes) == 1 else outcomes.pop(0)
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
@@ -106,3 +107,64 @@ def test_a_coordinator_that_comes_back_ends_the_problem() -> None:
 
 def test_a_group_that_does_not_exist_yet_says_nothing() -> None:
     assert watched([Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "")] * 3) == ([], None)
+
+
+def test_brokers_that_do_not_answer_are_said_once_whatever_the_time() -> None:
+    """Whether there is a coordinator is not known then."""
+    silent = [NoBrokerReachable({"node:9094": f"reason {each}"}, 1_500 - each) for each in range(3)]
+    said, problem = watched([*silent, silent[0]])
+    reason = "the state of group 'g' is unknown: no broker answers"
+    assert (said, problem) == ([f"kraft: {reason}"], reason)
+
+
+def test_one_refusal_is_said_once_whatever_its_text() -> None:
+    other = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets-7 has no leader for 2 s")
+    loading = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being loaded")
+    said, _ = watched([NOT_THERE, other, loading, loading])
+    assert [each.rpartition(": ")[2] for each in said] == ["__consumer_offsets-7 has no leader", "it is being loaded"]
+
+
+def test_any_other_error_is_said_and_the_watch_goes_on() -> None:
+    said, problem = watched([ValueError("not enough values"), NOT_THERE, group("Stable", member(1, 2))])
+    assert said[0] == "kraft: the state of group 'g' is unknown: not enough values"
+    assert (len(said), problem) == (2, None)
+
+
+@pytest.mark.parametrize("what_happened", ["partitions came", "the block ended"])
+def test_nothing_is_said_of_what_was_over_before_the_look_was(what_happened: str) -> None:
+    said, waiting = list[str](), [True]
+
+    def describe() -> GroupDescription:
+        if what_happened == "partitions came":
+            waiting.clear()
+        else:
+            watch._ended.set()
+        raise NOT_THERE
+
+    watch = GroupWatch("g", describe, lambda: bool(waiting), said.append)
+    watch._look()
+    assert said == []
+
+
+def test_a_watch_has_one_client_for_all_looks_and_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client warns anew of brokers that do not answer."""
+    steps, looked = list[str](), threading.Semaphore(0)
+
+    class Admin:
+        def describe_consumer_groups(self, group_ids: list[str]) -> list[GroupDescription]:
+            looked.release()
+            return [group("Empty") for _ in group_ids]
+
+        def close(self) -> None:
+            steps.append("closed")
+
+    def open_admin(*_: object) -> Admin:
+        steps.append("opened")
+        return Admin()
+
+    monkeypatch.setattr(group_watch, "open_admin", open_admin)
+    with group_watch.group_watch("node:9094", "g", lambda: True):
+        for _ in range(3):
+            assert looked.acquire(timeout=DEADLINE_S)
+        assert steps == ["opened"]
+    assert steps == ["opened", "closed"]

@@ -120,3 +120,27 @@ def test_nobody_is_asked_while_the_block_does_not_wait() -> None:
     with QuorumWatch(quorum.describe, lambda _: None, is_waiting):
         assert polled.wait(DEADLINE_S)
     assert not quorum.looks
+
+
+def test_a_watch_has_one_client_for_all_looks_and_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client warns anew of brokers that do not answer."""
+    steps, looked = list[str](), threading.Semaphore(0)
+
+    class Admin:
+        def describe_quorum(self, *, wait_for_leader: bool) -> None:
+            assert not wait_for_leader
+            looked.release()
+
+        def close(self) -> None:
+            steps.append("closed")
+
+    def open_admin(*_: object) -> Admin:
+        steps.append("opened")
+        return Admin()
+
+    monkeypatch.setattr(quorum_watch, "open_admin", open_admin)
+    with quorum_watch.quorum_watch("node:9094"):
+        for _ in range(3):
+            assert looked.acquire(timeout=DEADLINE_S)
+        assert steps == ["opened"]
+    assert steps == ["opened", "closed"]
