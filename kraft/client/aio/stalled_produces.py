@@ -32,13 +32,18 @@ class StalledProduces:
         self._explained = explained
         self._asked: dict[str, tuple[int, asyncio.Task[None]]] = {}
         """For each leader the time of the latest question, and its task."""
+        self._passed_over: dict[str, int] = {}
+        """For each leader how many partitions come before those of the next question, which has some of many."""
 
     def ask(self, leader: str, partitions: Sequence[TopicPartition], now_ms: int) -> None:
         """Ask the leader about its oldest unanswered request, unless that was done a short time ago."""
         asked_ms, task = self._asked.get(leader, (now_ms - PERIOD_MS, None))
         if now_ms - asked_ms < PERIOD_MS or (task is not None and not task.done()):
             return
-        question = self._question(leader, partitions[:PARTITIONS_PER_QUESTION_MAX], now_ms)
+        first = self._passed_over.get(leader, 0)
+        first = first if first < len(partitions) else 0
+        self._passed_over[leader] = end = first + PARTITIONS_PER_QUESTION_MAX
+        question = self._question(leader, partitions[first:end], now_ms)
         self._asked[leader] = now_ms, asyncio.get_running_loop().create_task(question, name=f"question to {leader}")
 
     async def close(self) -> None:

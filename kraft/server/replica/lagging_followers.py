@@ -57,12 +57,44 @@ class Trouble(Struct, frozen=True, kw_only=True):
         return f"its log directory {self.directory} has failed: {self.reason}" if self.has_failed else self.reason
 
 
+class _Lag(Struct, kw_only=True):
+    """What lags on one broker."""
+
+    count: int = 0
+    """All partitions."""
+
+    since_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    """Those that the broker is to be asked about, with the time since when they may lag."""
+
+
+class _Places(Struct, frozen=True, kw_only=True):
+    """Where a partition's replica may be, of the log directories that took no records when they were asked for."""
+
+    asked_ms: int
+    directories: tuple[LogDirectory, ...]
+
+
 class _Answer(Struct, frozen=True, kw_only=True):
     asked_ms: int
     problem: str = ""
     """Why the broker says nothing."""
 
-    troubles: Mapping[TopicPartition, tuple[Trouble, ...]] = field(default_factory=dict)
+    troubles: Mapping[LogDirectory, Trouble] = field(default_factory=dict)
+    places: Mapping[TopicPartition, _Places] = field(default_factory=dict)
+    """For the partitions of this question, and of those shortly before it."""
+
+    def reason(self, partition: TopicPartition, now_ms: int) -> str:
+        """Return why the broker's replica stores nothing, or why it may; empty if there is no reason."""
+        if now_ms - self.asked_ms > REASON_AGE_MS_MAX:
+            return ""
+        if self.problem:
+            return self.problem
+        places = self.places.get(partition)
+        if places is not None and now_ms - places.asked_ms <= REASON_AGE_MS_MAX:
+            return "; ".join(str(self.troubles[each]) for each in places.directories if each in self.troubles)
+        # More partitions lag than one question has.
+        troubles = "; ".join(map(str, self.troubles.values()))
+        return troubles and f"perhaps because {troubles}"
 
 
 class LaggingFollowers:
@@ -77,6 +109,8 @@ class LaggingFollowers:
         """The brokers that have not answered yet."""
         self._logged: dict[tuple[BrokerId, LogDirectory], bool] = {}
         """The troubles whose begin was logged and whose end was not; True for a failed directory."""
+        self._passed_over: dict[BrokerId, int] = {}
+        """How many lagging partitions come before those of the next question, which follow those of the last one."""
 
     async def run(self) -> None:
         """Ask the brokers of lagging followers until cancelled."""
@@ -86,9 +120,10 @@ class LaggingFollowers:
                 lagging = await self._lagging()
                 for broker_id in self._answers.keys() - lagging.keys():
                     del self._answers[broker_id]
-                for broker_id, since_ms in lagging.items():
+                    self._passed_over.pop(broker_id, None)
+                for broker_id, lag in lagging.items():
                     if self._is_due(broker_id):
-                        tasks.create_task(self._question(broker_id, since_ms), name=f"question to broker {broker_id}")
+                        tasks.create_task(self._question(broker_id, lag), name=f"question to broker {broker_id}")
 
     def awaited_by_produce(self, partition: Partition, required_offset: Offset) -> str:
         """Return in words what an acks=all produce whose records end at `required_offset` waits for; empty for nothing.
@@ -113,33 +148,42 @@ class LaggingFollowers:
         if not self._is_active(broker_id):
             return "it is fenced or shutting down"
         answer = self._answers.get(broker_id)
-        if answer is None or self._monotonic_ms() - answer.asked_ms > REASON_AGE_MS_MAX:
-            return ""
-        return answer.problem or "; ".join(str(each) for each in answer.troubles.get(partition, ()))
+        return "" if answer is None else answer.reason(partition, self._monotonic_ms())
 
     # --- questions -------------------------------------------------------------------------------------------
 
-    async def _lagging(self) -> dict[BrokerId, dict[TopicPartition, int]]:
-        """Return since when which partitions may lag on each active broker that has to be asked."""
+    async def _lagging(self) -> dict[BrokerId, _Lag]:
+        """Return what lags on each active broker that has to be asked."""
+        self._forget_inactive()
         # A broker whose trouble was logged is also asked whether that is over.
-        found: dict[BrokerId, dict[TopicPartition, int]] = {broker_id: {} for broker_id, _ in self._logged}
+        found: dict[BrokerId, _Lag] = {broker_id: _Lag() for broker_id, _ in self._logged}
         turns = Turns(PARTITIONS_AT_ONCE)
         for partition in self._partitions:
             if partition.leader is not None:
                 for follower in partition.leader.lagging(self._monotonic_ms(), LAG_MS_MIN):
-                    of_broker = found.setdefault(follower.broker_id, {})
-                    if len(of_broker) < PARTITIONS_PER_QUESTION_MAX:
-                        of_broker[partition.topic_partition] = follower.behind_since_ms
+                    lag = found.setdefault(follower.broker_id, _Lag())
+                    lag.count += 1
+                    is_passed_over = lag.count <= self._passed_over.get(follower.broker_id, 0)
+                    if not is_passed_over and len(lag.since_ms) < PARTITIONS_PER_QUESTION_MAX:
+                        lag.since_ms[partition.topic_partition] = follower.behind_since_ms
             await turns.done()
         return {broker_id: each for broker_id, each in found.items() if self._is_active(broker_id)}
+
+    def _forget_inactive(self) -> None:
+        """A broker that is not in service is not asked, perhaps never again. If it comes back, it is logged anew."""
+        for gone in [key for key in self._logged if not self._is_active(key[0])]:
+            del self._logged[gone]
+            log.info("follower left service", broker=gone[0], directory=gone[1])
 
     def _is_due(self, broker_id: BrokerId) -> bool:
         last = self._answers.get(broker_id)
         is_early = last is not None and self._monotonic_ms() - last.asked_ms < ASKED_AGAIN_AFTER_MS
         return broker_id not in self._asked and not is_early
 
-    async def _question(self, broker_id: BrokerId, since_ms: Mapping[TopicPartition, int]) -> None:
-        names = [PartitionName(topic=each.topic, partition=each.partition) for each in since_ms]
+    async def _question(self, broker_id: BrokerId, lag: _Lag) -> None:
+        names = [PartitionName(topic=each.topic, partition=each.partition) for each in lag.since_ms]
+        passed_over = self._passed_over.get(broker_id, 0) + len(names)
+        self._passed_over[broker_id] = passed_over if names and passed_over < lag.count else 0
         # What the broker answers was true after this moment.
         asked_ms = self._monotonic_ms()
         self._asked.add(broker_id)
@@ -151,18 +195,35 @@ class LaggingFollowers:
             self._answers[broker_id] = _Answer(asked_ms=asked_ms, problem="it does not answer")
         else:
             troubles = troubles_in(response)
-            found = troubles_by_partition(since_ms, response, troubles)
-            self._answers[broker_id] = _Answer(asked_ms=asked_ms, troubles=found)
-            self._log_changes(broker_id, since_ms, found, troubles)
+            found = troubles_by_partition(lag.since_ms, response, troubles)
+            places = self._places(broker_id, lag.since_ms, found, asked_ms)
+            self._answers[broker_id] = _Answer(asked_ms=asked_ms, troubles=troubles, places=places)
+            self._log_changes(broker_id, lag, found, troubles)
         finally:
             self._asked.discard(broker_id)
+
+    def _places(
+        self,
+        broker_id: BrokerId,
+        partitions: Iterable[TopicPartition],
+        found: Mapping[TopicPartition, tuple[Trouble, ...]],
+        asked_ms: int,
+    ) -> dict[TopicPartition, _Places]:
+        """Return those of an answer, and those of the answers before that count still."""
+        before = self._answers.get(broker_id)
+        kept = {} if before is None else before.places
+        places = {name: each for name, each in kept.items() if asked_ms - each.asked_ms <= REASON_AGE_MS_MAX}
+        for partition in partitions:
+            directories = tuple(each.directory for each in found.get(partition, ()))
+            places[partition] = _Places(asked_ms=asked_ms, directories=directories)
+        return places
 
     # --- the log ---------------------------------------------------------------------------------------------
 
     def _log_changes(
         self,
         broker_id: BrokerId,
-        since_ms: Mapping[TopicPartition, int],
+        lag: _Lag,
         found: Mapping[TopicPartition, tuple[Trouble, ...]],
         troubles: Mapping[LogDirectory, Trouble],
     ) -> None:
@@ -171,15 +232,16 @@ class LaggingFollowers:
             # The reason is not compared: free bytes change all the time.
             if lagging and self._logged.get((broker_id, directory)) is not trouble.has_failed:
                 self._logged[broker_id, directory] = trouble.has_failed
-                first = min(lagging, key=lambda partition: since_ms[partition])
+                first = min(lagging, key=lambda partition: lag.since_ms[partition])
                 log.warning(
                     "follower stopped storing records",
                     broker=broker_id,
                     directory=directory,
                     reason=trouble.reason,
-                    lagging_since=self._moment(since_ms[first]),
+                    lagging_since=self._moment(lag.since_ms[first]),
                     partition=str(first),
                     partitions=len(lagging),
+                    lagging_partitions=lag.count,
                 )
         for over in [key for key in self._logged if key[0] == broker_id and key[1] not in troubles]:
             del self._logged[over]

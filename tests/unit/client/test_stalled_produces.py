@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kraft.client.aio import stalled_produces
 from kraft.client.aio.producer import Producer
+from kraft.client.aio.stalled_produces import StalledProduces
 from kraft.client.errors import DeliveryTimeout
+from kraft.client.sans_io.send_lane import Awaited
+from kraft.model.awaited_replicas import (
+    AwaitedReplicas,
+    DescribeAwaitedReplicasRequest,
+    DescribeAwaitedReplicasResponse,
+)
+from kraft.model.ids import TopicPartition
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.virtual_time import virtual_network
 
@@ -126,3 +135,52 @@ async def test_what_a_leader_waited_for_is_not_told_of_later_records(cluster: Fa
         await asyncio.sleep(0.5)
         assert reason_in(producer) == "no response from broker-1:9094 yet"
         await stop(producer, later)
+
+
+class Leader:
+    """A connection to a leader, and the questions that it got."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.asked: list[list[int]] = []
+        self._hangs = hangs
+
+    def peer(self, address: str) -> Leader:
+        return self
+
+    async def call(
+        self, call: object, request: DescribeAwaitedReplicasRequest, timeout_s: float
+    ) -> DescribeAwaitedReplicasResponse:
+        self.asked.append([each.partition for each in request.partitions])
+        if self._hangs:
+            # Longer than the deadline of a question: what is late is not asked again either.
+            await asyncio.sleep(timeout_s * 10)
+        answers = [
+            AwaitedReplicas(topic=each.topic, partition=each.partition, awaited="") for each in request.partitions
+        ]
+        return DescribeAwaitedReplicasResponse(partitions=answers)
+
+
+async def asked_for_seconds(leader: Leader, count: int, seconds: int) -> dict[TopicPartition, Awaited]:
+    """Return what is known of so many partitions after that time."""
+    explained: dict[TopicPartition, Awaited] = {}
+    stalled = StalledProduces(cast(Any, leader), explained.__setitem__)
+    partitions = [TopicPartition("orders", number) for number in range(count)]
+    for second in range(seconds):
+        stalled.ask("broker-1:9094", partitions, second * stalled_produces.PERIOD_MS)
+        await asyncio.sleep(1)
+    await stalled.close()
+    return explained
+
+
+async def test_a_leader_that_does_not_answer_has_one_question_at_a_time() -> None:
+    leader = Leader(hangs=True)
+    await asked_for_seconds(leader, 1, 9)
+    assert leader.asked == [[0]]
+
+
+async def test_of_many_partitions_each_has_its_turn() -> None:
+    leader, at_once = Leader(), stalled_produces.PARTITIONS_PER_QUESTION_MAX
+    known = await asked_for_seconds(leader, 2 * at_once + 50, 4)
+    assert [len(each) for each in leader.asked] == [at_once, at_once, 50, at_once]
+    assert len(known) == 2 * at_once + 50
+    assert leader.asked[3] == leader.asked[0]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId, LogDirectory, Offset
+from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicPartition
 from kraft.model.log_directories import (
     DescribeLogDirectoriesRequest,
     DescribeLogDirectoriesResponse,
@@ -19,7 +19,10 @@ from kraft.model.log_directories import (
     ReplicaSize,
 )
 from kraft.rpc.peers import NotServed, Unreachable
+from kraft.server.replica import lagging_followers
 from kraft.server.replica.lagging_followers import LaggingFollowers
+from kraft.server.replica.partition import Partition
+from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import WALL_MS, Broker, append_to, batch, fetched, lead
 
 ORDERS_0_SIZE = ReplicaSize(topic="orders", partition=0, size_bytes=1, offset_lag=1)
@@ -49,6 +52,7 @@ class Asking:
         lead(self.partition)
         self.answer: list[LogDirectoryDescription] | Exception = SOUND
         self.asked: list[tuple[int, list[str]]] = []
+        self.hangs = False
         self.inactive: set[int] = set()
         self.lagging = LaggingFollowers(
             broker.partitions, lambda broker_id: broker_id not in self.inactive, self._ask, self
@@ -62,6 +66,8 @@ class Asking:
 
     async def _ask(self, broker_id: BrokerId, request: DescribeLogDirectoriesRequest) -> DescribeLogDirectoriesResponse:
         self.asked.append((broker_id, [f"{each.topic}-{each.partition}" for each in request.partitions]))
+        if self.hangs:
+            await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return DescribeLogDirectoriesResponse(directories=self.answer)
@@ -138,6 +144,7 @@ async def test_a_follower_on_a_full_disk_is_logged_once_with_its_directory_and_t
         "reason": SHORTAGE,
         "partition": "orders-0",
         "partitions": 1,
+        "lagging_partitions": 1,
         "lagging_since": "2023-11-14T22:13:20.000Z",
     }
     assert (over["event"], over["broker"], over["directory"]) == ("follower resumed storing records", 2, "/full")
@@ -261,3 +268,121 @@ async def test_below_the_minimum_isr_the_replicas_that_it_lacks_are_named(tmp_pa
 async def test_the_leaders_own_disk_is_named_until_it_has_synced(asking: Asking) -> None:
     append_to(asking.partition, batch("a"), -1)
     assert asking.waits() == ("waits for this broker's own disk, and for broker 2, which has lacked records for 0 s")
+
+
+def several(asking: Asking, count: int) -> list[Partition]:
+    """Return partitions that lag, on a full disk."""
+    more = [asking.broker.open(TopicPartition("orders", number), ORDERS) for number in range(1, count)]
+    sizes = [replace(ORDERS_0_SIZE, partition=number) for number in range(count)]
+    asking.answer = [replace(directory("/full", SHORTAGE), replicas=sizes), directory("/other")]
+    for each in more:
+        lead(each)
+    partitions = [asking.partition, *more]
+    for each in partitions:
+        append_to(each, batch("a"), -1)
+    asking.broker.sync()
+    return partitions
+
+
+@pytest.fixture
+def _one_partition_per_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lagging_followers, "PARTITIONS_PER_QUESTION_MAX", 1)
+
+
+@pytest.mark.usefixtures("_one_partition_per_question")
+async def test_partitions_beyond_one_question_are_in_the_next_and_all_are_counted(
+    asking: Asking, logged: list[Any]
+) -> None:
+    partitions = several(asking, 2)
+    async with running(asking):
+        await asking.pass_seconds(8)
+        for each in partitions:
+            assert asking.lagging.awaited_by_produce(each, Offset(1)).endswith(f" for 8 s: {SHORTAGE}")
+    assert [names for _, names in asking.asked] == [["orders-0"], ["orders-1"], ["orders-0"], ["orders-1"]]
+    assert (logged[0]["partitions"], logged[0]["lagging_partitions"]) == (1, 2)
+
+
+@pytest.mark.usefixtures("_one_partition_per_question")
+async def test_a_partition_that_was_not_asked_about_lately_has_the_troubles_of_its_broker_as_possible_reasons(
+    asking: Asking,
+) -> None:
+    partitions = several(asking, 8)
+    async with running(asking):
+        await asking.pass_seconds(6)
+        reasons = [asking.lagging.awaited_by_produce(each, Offset(1)).rpartition(" 6 s: ")[2] for each in partitions]
+        assert reasons == [SHORTAGE] * 3 + [f"perhaps because {SHORTAGE}"] * 5
+        await asking.pass_seconds(8)
+        assert asking.lagging.awaited_by_produce(partitions[0], Offset(1)).endswith(f"perhaps because {SHORTAGE}")
+        asking.answer = [directory("/full"), directory("/other")]
+        await asking.pass_seconds(2)
+        waits = {asking.lagging.awaited_by_produce(each, Offset(1)) for each in partitions}
+        assert waits == {"waits for broker 2, which has lacked records for 16 s"}, "what is over is no reason"
+
+
+async def test_a_broker_that_leaves_service_in_trouble_is_logged_and_forgotten(
+    asking: Asking, logged: list[Any]
+) -> None:
+    asking.answer = FULL
+    asking.append()
+    async with running(asking):
+        await asking.pass_seconds(4)
+        asking.inactive.add(2)
+        await asking.pass_seconds(60)
+        asked = len(asking.asked)
+        asking.inactive.clear()
+        await asking.pass_seconds(4)
+        assert len(asking.asked) > asked
+    assert [each["event"] for each in logged] == [
+        "follower stopped storing records",
+        "follower left service",
+        "follower stopped storing records",
+    ]
+
+
+async def test_the_answer_of_one_broker_ends_no_trouble_of_another(tmp_path: Path, logged: list[Any]) -> None:
+    asking = Asking(Broker(tmp_path))
+    lead(asking.partition, replicas=(1, 2, 3), partition_epoch=1)
+    asking.answer = FULL
+    asking.append()
+    async with running(asking):
+        await asking.pass_seconds(20)
+    assert {broker_id for broker_id, _ in asking.asked} == {2, 3}
+    assert sorted((each["event"], each["broker"]) for each in logged) == [
+        ("follower stopped storing records", 2),
+        ("follower stopped storing records", 3),
+    ]
+
+
+async def test_a_full_directory_that_fails_is_logged_again(asking: Asking, logged: list[Any]) -> None:
+    asking.answer = FULL
+    asking.append()
+    async with running(asking):
+        await asking.pass_seconds(4)
+        asking.answer = [directory("/full", "input/output error", has_failed=True), directory("/other")]
+        await asking.pass_seconds(4)
+    assert [each["reason"] for each in logged] == [SHORTAGE, "input/output error"]
+
+
+async def test_a_reason_of_the_last_lag_is_not_told_in_a_new_one(asking: Asking) -> None:
+    asking.answer = FULL
+    asking.append()
+    async with running(asking):
+        await asking.pass_seconds(3)
+        assert SHORTAGE in asking.waits()
+        asking.answer = SOUND
+        await asking.pass_seconds(2)
+        asking.answer = Unreachable("broker 2", "it is paused")
+        await asking.pass_seconds(2)
+        assert asking.waits().endswith("it does not answer")
+        fetched(asking.partition, 1)
+        await asking.pass_seconds(1)
+        asking.append()
+        assert asking.waits() == "waits for broker 2, which has lacked records for 1 s"
+
+
+async def test_a_follower_that_hangs_has_one_question_at_a_time(asking: Asking) -> None:
+    asking.append()
+    asking.hangs = True
+    async with running(asking):
+        await asking.pass_seconds(20)
+    assert len(asking.asked) == 1
