@@ -1,23 +1,8 @@
-"""EndTxn, CommitTransactions and AbortTransaction: calls of producers and operators."""
+"""CommitTransactions and AbortTransaction: calls that Kafka does not have."""
 
 from __future__ import annotations
 
 from msgspec import Struct
-
-
-class EndTxnRequest(Struct, frozen=True, kw_only=True):
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-    """True to commit, False to abort."""
-
-
-class EndTxnResponse(Struct, frozen=True, kw_only=True):
-    """Identity for the next transaction."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class NamedTransaction(Struct, frozen=True, kw_only=True):

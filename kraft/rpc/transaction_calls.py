@@ -9,11 +9,12 @@ from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import transactions_pb2
 from kraft.wire.schema.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 _TRANSACTIONS: Final = service_of(transactions_pb2.DESCRIPTOR, "Transactions")
 
-END_TXN: Final = Call(_TRANSACTIONS, "EndTxn", values.EndTxnRequest, values.EndTxnResponse)
+END_TXN: Final = Call(_TRANSACTIONS, "EndTxn", EndTxnRequest, EndTxnResponse)
 COMMIT_TRANSACTIONS: Final = Call(
     _TRANSACTIONS, "CommitTransactions", values.CommitTransactionsRequest, values.CommitTransactionsResponse
 )

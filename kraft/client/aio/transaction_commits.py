@@ -19,12 +19,12 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.model.transactions import (
     CommitTransactionsRequest,
-    EndTxnRequest,
     NamedTransaction,
 )
 from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest
+from kraft.wire.schema.end_txn import EndTxnRequest
 from kraft.wire.schema.list_transactions import ListTransactionsRequest
 
 _ENDED: Final = frozenset(

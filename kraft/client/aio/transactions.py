@@ -26,12 +26,12 @@ from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.model.transactions import EndTxnRequest, EndTxnResponse
 from kraft.rpc.calls import INIT_PRODUCER_ID
 from kraft.rpc.group_calls import TXN_OFFSET_COMMIT
 from kraft.rpc.peers import Unreachable
 from kraft.rpc.transaction_calls import END_TXN
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 
 class Transactions:

@@ -24,7 +24,7 @@ from kraft.client.errors import ProducerFenced, TransactionAborted, TransactionC
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.init_producer_id import InitProducerIdRequest
-from kraft.model.transactions import EndTxnRequest
+from kraft.wire.schema.end_txn import EndTxnRequest
 
 CoordinatorRequest: TypeAlias = InitProducerIdRequest | EndTxnRequest
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kraft.rpc.call import Served
-from kraft.server.apis.api import BrokerSide, ControllerSide
+from functools import partial
+from typing import Any
+
+from kraft.rpc.call import Call, Served
+from kraft.server.apis.api import Api, BrokerSide, ControllerSide
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.requests import Api as KafkaApi
@@ -12,7 +15,13 @@ from kraft.wire.api_keys import ApiKey
 
 def grpc_calls(broker: BrokerSide) -> list[Served]:
     """Return the calls of a broker's GRPC listener."""
-    return [each.call.served_by(each.handler(broker)) for each in APIS if each.call is not None]
+    return [served(each.call, each, broker) for each in APIS if each.call is not None]
+
+
+def served(call: Call[Any, Any], api: Api[Any, Any], broker: BrokerSide) -> Served:
+    """Return the call of an API, with its handler."""
+    handler = api.handler(broker)
+    return call.served_by(partial(handler, version=api.versions.last) if api.takes_version else handler)
 
 
 def controller_calls(controller: ControllerSide) -> list[Served]:
@@ -33,6 +42,7 @@ def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
             refused=each.refused,
             from_version=each.from_version,
             to_version=each.to_version,
+            takes_version=each.takes_version,
         )
         for each in APIS
         if each.key is not None

@@ -40,16 +40,16 @@ from kraft.model.transaction_partitions import (
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
 )
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
-from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, END_TXN
+from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import describe_transactions as describing
 from kraft.wire.schema import list_transactions as listing
+from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 TRANSACTIONS_AT_ONCE: Final = 500
 """Transactions looked at before other tasks have their turn."""
@@ -58,6 +58,9 @@ PATTERN_LOOKS_MAX: Final = 50_000_000
 """Work of one request with a pattern, as `NameRegex.looks`: some seconds. A usual pattern needs one look for each
 character, so 100,000 ids of 50 characters take a tenth of it.
 """
+
+END_BUMPS_FROM: Final = 5
+"""First version of EndTxn whose producers expect another epoch after each transaction (KIP-890)."""
 
 VERIFIED_AT_ONCE: Final = 100
 """Transactions of a request from a broker that are decided before other tasks have their turn."""
@@ -100,26 +103,39 @@ class TransactionsHandler:
         """Do the same as `add_partitions`, after a short wait if the producer's last transaction is being completed."""
         return await self._coordinators.after_last(command.transactional_id, lambda: self.add_partitions(command))
 
-    async def add_offsets(self, command: AddOffsets) -> None:
+    async def add_offsets(self, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """Add the partition of a group's offsets to a transaction, after the same wait. Raises Refusal."""
+        command = AddOffsets(
+            transactional_id=request.transactional_id,
+            producer=_producer(request.producer_id, request.producer_epoch),
+            group_id=request.group_id,
+        )
         try:
             await self._coordinators.after_last(command.transactional_id, lambda: self._coordinators.decide(command))
         except Refusal:
             if self._image().topic(OFFSETS_TOPIC) is None:
                 self._create_offsets_topic()
             raise
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
 
-    async def end(self, command: EndTransaction) -> ProducerIdAndEpoch:
+    async def end(self, request: EndTxnRequest, version: int) -> EndTxnResponse:
         """Commit or abort a transaction; return the identity for the next one. Raises Refusal."""
-        after: ProducerIdAndEpoch = await self._coordinators.decide(command)
-        return after
+        after: ProducerIdAndEpoch = await self._coordinators.decide(
+            EndTransaction(
+                transactional_id=request.transactional_id,
+                producer=_producer(request.producer_id, request.producer_epoch),
+                commit=request.committed,
+                client_version=EPOCH_BUMP if version >= END_BUMPS_FROM else 0,
+            )
+        )
+        return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch)
 
     async def commit_transactions(self, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
         """Commit open transactions, all or none, once for each sequence. Raises Refusal."""
         named = (
             OpenTransaction(
                 transactional_id=each.transactional_id,
-                producer=ProducerIdAndEpoch(ProducerId(each.producer_id), ProducerEpoch(each.producer_epoch)),
+                producer=_producer(each.producer_id, each.producer_epoch),
             )
             for each in request.transactions
         )
@@ -142,7 +158,7 @@ class TransactionsHandler:
 
     async def _verified(self, asked: TransactionToVerify) -> VerifiedTransaction:
         partitions = [TopicPartition(each.topic, each.partition) for each in asked.partitions]
-        producer = ProducerIdAndEpoch(ProducerId(asked.producer_id), ProducerEpoch(asked.producer_epoch))
+        producer = _producer(asked.producer_id, asked.producer_epoch)
         try:
             if asked.verify_only:
                 verified: VerifiedPartitions = await self._coordinators.decide(
@@ -275,21 +291,13 @@ class TransactionsHandler:
 
     def served(self) -> list[Served]:
         return [
-            END_TXN.served_by(self._end_request),
             COMMIT_TRANSACTIONS.served_by(self.commit_transactions),
             ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),
         ]
 
-    async def _end_request(self, request: EndTxnRequest) -> EndTxnResponse:
-        after = await self.end(
-            EndTransaction(
-                transactional_id=request.transactional_id,
-                producer=ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
-                commit=request.committed,
-                client_version=EPOCH_BUMP,
-            )
-        )
-        return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
+
+def _producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 def _pattern(pattern: str) -> NameRegex | None:

@@ -18,11 +18,12 @@ class HandledApi:
     def __init__(
         self,
         key: ApiKey,
-        handle: Callable[[Any], Awaitable[Any]],
+        handle: Callable[..., Awaitable[Any]],
         *,
         refused: Callable[[Any, Refusal], Any] | None = None,
         from_version: Callable[[Any, int], Any] | None = None,
         to_version: Callable[[Any, Any, int], Any] | None = None,
+        takes_version: bool = False,
     ) -> None:
         """The functions are those of the API's row in the table."""
         self._key = key
@@ -30,6 +31,7 @@ class HandledApi:
         self._refused = refused
         self._from_version = from_version
         self._to_version = to_version
+        self._takes_version = takes_version
 
     async def __call__(self, request: Message, call: RequestContext) -> Response:
         response = await self._response(request, call.version)
@@ -40,7 +42,7 @@ class HandledApi:
     async def _response(self, asked: Message, version: int) -> Message:
         request = asked if self._from_version is None else self._from_version(asked, version)
         try:
-            response: Message = await self._handle(request)
+            response: Message = await (self._handle(request, version) if self._takes_version else self._handle(request))
         except Refusal as refusal:
             if self._refused is None:
                 return refused_as_a_whole(response_type(self._key), refusal)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from kraft.server.handlers.broker_handlers import BrokerHandlers
-from kraft.server.kafka_listener.apis.add_offsets_to_txn import AddOffsetsToTxnApi
 from kraft.server.kafka_listener.apis.add_partitions_to_txn import AddPartitionsToTxnApi
-from kraft.server.kafka_listener.apis.end_txn import EndTxnApi
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.server.kafka_listener.apis.write_txn_markers import refuse_txn_markers
 from kraft.server.kafka_listener.requests import Api
@@ -17,7 +15,5 @@ def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
     return {
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.new, transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(transactions.add_partitions_of_producer),
-        ApiKey.ADD_OFFSETS_TO_TXN: AddOffsetsToTxnApi(transactions.add_offsets),
-        ApiKey.END_TXN: EndTxnApi(transactions.end),
         ApiKey.WRITE_TXN_MARKERS: refuse_txn_markers,
     }

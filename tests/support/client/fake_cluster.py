@@ -17,7 +17,6 @@ from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.committed_offsets import OffsetResults, TxnOffsetCommitRequest
-from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
@@ -34,21 +33,14 @@ from kraft.model.produce import ProducePartition, ProducePartitionResult, Produc
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
 )
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
-from kraft.wire.schema.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
+from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.wire.schema.describe_producers import ProducerState
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -58,6 +50,7 @@ from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from tests.support import cluster_images
+from tests.support.client.deletion_answers import deleted_records
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.client.fake_partition import FakePartition
@@ -321,29 +314,7 @@ class FakeBroker:
         return EpochEndOffset(partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset)
 
     def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        topics = (
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=tuple(self._delete_records(topic.name, each) for each in topic.partitions)
-            )
-            for topic in request.topics
-        )
-        return DeleteRecordsResponse(topics=tuple(topics))
-
-    def _delete_records(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        partition = self.cluster.partition(topic, asked.partition_index)
-        code = ErrorCode.NONE
-        wanted = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset
-        if partition.leader_id != self.broker_id:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif wanted > partition.end_offset:
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
-        else:
-            partition.log_start_offset = max(partition.log_start_offset, wanted)
-        return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index,
-            low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
-            error_code=code,
-        )
+        return deleted_records(self.cluster, self.broker_id, request)
 
     def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
         if request.transactional_id:

@@ -36,9 +36,8 @@ from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdRe
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
 )
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.client.coordinators import found
 from tests.support.client.fake_timers import FakeTimers
@@ -128,7 +127,7 @@ class FakeTransactions:
             client_version=CLIENT_VERSION,
         )
         producer = self._answer(broker_id, command)
-        return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        return EndTxnResponse(error_code=0, producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     def commit_transactions(self, broker_id: int, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
         named = (

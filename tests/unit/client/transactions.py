@@ -9,7 +9,7 @@ from typing import Any
 
 from kraft.client.aio.producer import Producer
 from kraft.log.format.record_batch import read_header
-from kraft.model.transactions import EndTxnRequest
+from kraft.wire.schema.end_txn import EndTxnRequest
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_transactions import FakeTransactions
 from tests.support.virtual_time import virtual_network

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId
 
 
 def producer_of(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
-
-
-def transaction_version(bumps: bool) -> int:
-    """Return the transaction version of a client that expects another epoch after each transaction, or not."""
-    return EPOCH_BUMP if bumps else 0
 
 
 def code_for(refusal: Refusal, knows_producer_fenced: bool) -> ErrorCode:

@@ -57,7 +57,6 @@ def test_clients_see_what_the_gatekeeper_lets_them_call(api: Api[Any, Any]) -> N
 
 
 NOT_YET = {
-    ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
@@ -70,7 +69,6 @@ NOT_YET = {
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ApiKey.ELECT_LEADERS,
-    ApiKey.END_TXN,
     ApiKey.FETCH,
     ApiKey.HEARTBEAT,
     ApiKey.INIT_PRODUCER_ID,

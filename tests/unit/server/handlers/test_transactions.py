@@ -7,19 +7,20 @@ from uuid import UUID
 
 import pytest
 
-from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, EndTransaction
-from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, TransactionState
+from kraft.coordinator.transactions.commands import AddPartitions
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, TransactionState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
 from kraft.model.transaction_partitions import AddPartitionsToTxnRequest, TransactionToVerify, VerifiedTransaction
-from kraft.model.transactions import EndTxnRequest
 from kraft.server.coordinator.completions import COMPLETION_S_MAX
 from kraft.server.handlers import transactions
 from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, TopicData
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.list_transactions import ListTransactionsRequest
 from kraft.wire.schema.list_transactions import TransactionState as Listed
 from tests.support.cluster_images import with_topic
@@ -82,20 +83,24 @@ async def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
         assert broker.transaction().state is TransactionState.EMPTY
 
 
+def adding_offsets(producer: ProducerIdAndEpoch) -> AddOffsetsToTxnRequest:
+    return AddOffsetsToTxnRequest(
+        transactional_id=ID, producer_id=producer.producer_id, producer_epoch=producer.epoch, group_id="billing"
+    )
+
+
 async def test_offsets_are_added_once_their_topic_exists(tmp_path: Path) -> None:
     async with Handling(tmp_path) as broker:
         producer = await broker.init()
-        command = AddOffsets(transactional_id=ID, producer=producer, group_id="billing")
+        command = adding_offsets(producer)
         with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
             await broker.handler.add_offsets(command)
         assert broker.creations == 1
         broker.image = with_topic(broker.image, [1], topic=OFFSETS_TOPIC, topic_id=TopicId(UUID(int=50)))
-        await broker.handler.add_offsets(command)
+        assert (await broker.handler.add_offsets(command)).error_code == ErrorCode.NONE
         assert broker.transaction().partitions == {TopicPartition(OFFSETS_TOPIC, 0)}
         with pytest.raises(Refusal, match="PRODUCER_FENCED"):
-            await broker.handler.add_offsets(
-                AddOffsets(transactional_id=ID, producer=other(producer), group_id="billing")
-            )
+            await broker.handler.add_offsets(adding_offsets(other(producer)))
         await broker.coordinators.drain()
         with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
             await broker.handler.add_offsets(command)
@@ -144,7 +149,7 @@ async def test_offsets_wait_for_the_last_transaction_too(tmp_path: Path) -> None
         broker.leaders.takes_s[1] = COMPLETION_S_MAX / 2
         producer = await broker.begin(orders(0))
         after = await broker.end(producer)
-        await broker.handler.add_offsets(AddOffsets(transactional_id=ID, producer=after, group_id="billing"))
+        await broker.handler.add_offsets(adding_offsets(after))
         assert broker.transaction().partitions == {TopicPartition(OFFSETS_TOPIC, 0)}
 
 
@@ -350,19 +355,23 @@ async def test_other_tasks_have_their_turn_during_a_large_query(
         assert others.turns >= 4
 
 
-# --- gRPC ------------------------------------------------------------------------------------------------------------
+# --- ends ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_end_over_grpc_bumps_the_epoch(tmp_path: Path) -> None:
+def ending(producer: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=ID, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=committed
+    )
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_since_version_5_the_end_bumps_the_epoch(tmp_path: Path, version: int) -> None:
     async with Handling(tmp_path) as broker:
         producer = await broker.begin(orders(0))
-        request = EndTxnRequest(
-            transactional_id=ID, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
-        )
-        response = await broker.handler._end_request(request)
-        assert (response.producer_id, response.producer_epoch) == (FIRST_PRODUCER_ID, 1)
+        response = await broker.handler.end(ending(producer, committed=True), version)
+        after = 1 if version >= 5 else 0
+        assert response == EndTxnResponse(error_code=0, producer_id=FIRST_PRODUCER_ID, producer_epoch=after)
         await broker.until_state(TransactionState.COMPLETE_COMMIT)
-        assert await broker.handler._end_request(request) == response
-        command = EndTransaction(transactional_id=ID, producer=producer, commit=False, client_version=EPOCH_BUMP)
+        assert await broker.handler.end(ending(producer, committed=True), version) == response
         with pytest.raises(Refusal, match="INVALID_TXN_STATE"):
-            await broker.handler.end(command)
+            await broker.handler.end(ending(producer, committed=False), version)

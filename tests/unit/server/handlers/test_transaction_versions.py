@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.handlers import transaction_versions as versions
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.api_versions import advertised_versions
+from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
+
+END = EndTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, committed=True)
+ADD = AddOffsetsToTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, group_id="billing")
+CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("version", list(advertised_versions(ApiKey.END_TXN)))
+@pytest.mark.parametrize("code", CODES)
+def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_end(version: int, code: ErrorCode) -> None:
+    refused = versions.end_refused(END, Refusal(code, "no"))
+    is_old = version < 2 and code is ErrorCode.PRODUCER_FENCED
+    expected = EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code)
+    assert versions.end_to_version(END, refused, version) == expected
+
+
+@pytest.mark.parametrize("version", list(advertised_versions(ApiKey.ADD_OFFSETS_TO_TXN)))
+@pytest.mark.parametrize("code", CODES)
+def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_add(version: int, code: ErrorCode) -> None:
+    refused = versions.offsets_refused(ADD, Refusal(code, "no"))
+    is_old = version < 2 and code is ErrorCode.PRODUCER_FENCED
+    expected = AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code)
+    assert versions.offsets_to_version(ADD, refused, version) == expected
+
+
+def test_a_commit_of_what_the_coordinator_aborted_is_that_of_a_fenced_producer() -> None:
+    """KAFKA-20785: Kafka Streams goes on with another producer, and ends at any other code."""
+    refused = versions.end_refused(END, Refusal(ErrorCode.TRANSACTION_ABORTABLE, "it was aborted"))
+    assert versions.end_to_version(END, refused, 5) == EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
+
+
+def test_what_was_carried_out_is_answered_as_it_is() -> None:
+    ended = EndTxnResponse(error_code=ErrorCode.NONE, producer_id=7, producer_epoch=3)
+    assert versions.end_to_version(END, ended, 5) is ended
