@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 from kraft.client.arguments import checked_mapping
 from kraft.client.values import OffsetAndMetadata
-from kraft.model.committed_offsets import CommitPartition, CommitTopic
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.ids import TopicPartition
+from kraft.wire.schema.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kraft.wire.schema.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 Topic = TypeVar("Topic")
+Partition = TypeVar("Partition", OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _LEADER_EPOCH_MAX: Final = (1 << 31) - 1
@@ -50,23 +62,42 @@ def _is_number(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[CommitTopic, ...]:
+def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
     return tuple(
-        CommitTopic(
-            name=topic,
-            partitions=tuple(_commit(number, offsets[TopicPartition(topic, number)]) for number in numbers),
-        )
-        for topic, numbers in numbers_by_topic(offsets).items()
+        OffsetCommitRequestTopic(name=topic, partitions=partitions)
+        for topic, partitions in _by_topic(OffsetCommitRequestPartition, offsets)
     )
 
 
-def _commit(partition: int, committed: OffsetAndMetadata) -> CommitPartition:
-    return CommitPartition(
-        partition=partition,
-        offset=Offset(committed.offset),
-        leader_epoch=LeaderEpoch(committed.leader_epoch),
-        metadata=committed.metadata,
+def transactional_topics(offsets: Offsets) -> tuple[TxnOffsetCommitRequestTopic, ...]:
+    """Return the topics of a commit with a transaction."""
+    return tuple(
+        TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+        for topic, partitions in _by_topic(TxnOffsetCommitRequestPartition, offsets)
     )
+
+
+def _by_topic(kind: type[Partition], offsets: Offsets) -> Iterator[tuple[str, tuple[Partition, ...]]]:
+    for topic, numbers in numbers_by_topic(offsets).items():
+        yield topic, tuple(_commit(kind, number, offsets[TopicPartition(topic, number)]) for number in numbers)
+
+
+def _commit(kind: type[Partition], number: int, committed: OffsetAndMetadata) -> Partition:
+    return kind(
+        partition_index=number,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        committed_metadata=committed.metadata,
+    )
+
+
+def check_committed(response: OffsetCommitResponse | TxnOffsetCommitResponse, accepted: Container[int] = ()) -> None:
+    """Raise the Refusal of the first partition that was not committed, unless its code is accepted."""
+    for topic in response.topics:
+        for result in topic.partitions:
+            if result.error_code != ErrorCode.NONE and result.error_code not in accepted:
+                what = f"the offset of {topic.name}-{result.partition_index} was not committed"
+                raise partition_refusal(what, error_code(result.error_code))
 
 
 def partition_refusal(what: str, code: ErrorCode) -> Refusal:

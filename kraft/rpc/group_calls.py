@@ -13,6 +13,9 @@ from kraft.rpc.pb import groups_pb2
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _GROUPS: Final = service_of(groups_pb2.DESCRIPTOR, "Groups")
 
@@ -27,10 +30,10 @@ CONSUMER_GROUP_HEARTBEAT: Final = Call(
     consumer.ConsumerGroupHeartbeatRequest,
     consumer.ConsumerGroupHeartbeatResponse,
 )
-OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", offsets.OffsetCommitRequest, offsets.OffsetResults)
-TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", offsets.TxnOffsetCommitRequest, offsets.OffsetResults)
+OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse)
+TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", offsets.OffsetFetchRequest, offsets.OffsetFetchResponse)
-OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", offsets.DeleteOffsets, offsets.OffsetResults)
+OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse)
 LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", ListGroupsRequest, ListGroupsResponse)
 DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse)
 CONSUMER_GROUP_DESCRIBE: Final = Call(

@@ -4,6 +4,7 @@ A value is one of Kafka's messages (`kraft/wire/schema`), or a `msgspec.Struct` 
 functions of a pair of types are generated at its first use, as Kafka's codecs are; a pair that does not have the same
 fields raises TypeError then. The fields of one of Kafka's messages are those of its newest version:
 
+- A field that only older versions have is there if the proto file has it.
 - Null is an absent field. Where the proto file does not say `optional`, the empty value is null; an array that may be
   both is a message with one repeated field.
 - An absent `optional` field that is not nullable has Kafka's default. If that is not the zero value, the field has to
@@ -18,7 +19,7 @@ bytes.
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from enum import IntEnum
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -77,7 +78,10 @@ class Mapping(Generic[Value, WireMessage]):
 @cache
 def _converters(kind: Any, descriptor: Descriptor, version: int) -> Converters:
     """Return the functions of a pair of types; `version` is that of the message around it, if it is Kafka's."""
-    fields = [*(_declared_fields(kind, version) if isinstance(kind, Declared) else _annotated_fields(kind))]
+    if isinstance(kind, Declared):
+        fields = [*_declared_fields(kind, version, descriptor.fields_by_name)]
+    else:
+        fields = [*_annotated_fields(kind)]
     names = {each.name for each in fields}
     if names != set(descriptor.fields_by_name):
         differing = ", ".join(sorted(names ^ set(descriptor.fields_by_name)))
@@ -105,9 +109,9 @@ def _uuid(data: bytes) -> UUID:
 # --- Kafka's messages ------------------------------------------------------------------------------------------
 
 
-def _declared_fields(kind: Declared, version: int) -> Iterator[MappedField]:
+def _declared_fields(kind: Declared, version: int, also: Container[str]) -> Iterator[MappedField]:
     for field in kind.fields:
-        if version in field.versions:
+        if version in field.versions or field.name in also:
             yield _declared_field(field, version)
 
 

@@ -145,7 +145,7 @@ class Brokers:
 
     def _commit_offsets(self, host: GroupHost, command: CommitTransactionOffsets, answer: Answer) -> None:
         """Verify that the group's partition is in the transaction, or add it, and decide."""
-        guard = host.begin_verification(command.producer_id, command.producer_epoch)
+        guard = host.begin_verification(command.request.producer_id, command.request.producer_epoch)
         if guard is None:
             host.decide(command, answer)
             return
@@ -154,11 +154,13 @@ class Brokers:
             if refusal is None:
                 host.decide(replace(command, guard=guard), answer)
                 return
-            host.verification_refused(command.producer_id, guard, refusal)
+            host.verification_refused(command.request.producer_id, guard, refusal)
             answer(refusal)
 
-        identity = ProducerIdAndEpoch(ProducerId(command.producer_id), ProducerEpoch(command.producer_epoch))
-        self._ask(command.transactional_id, identity, OFFSETS, command.adds_partition, verified)
+        identity = ProducerIdAndEpoch(
+            ProducerId(command.request.producer_id), ProducerEpoch(command.request.producer_epoch)
+        )
+        self._ask(command.request.transactional_id, identity, OFFSETS, command.adds_partition, verified)
 
     def _ask(
         self,

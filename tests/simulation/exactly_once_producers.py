@@ -305,7 +305,7 @@ class Producer:
     def _take_step(self, response: object) -> None:
         refusal = response if isinstance(response, Refusal) else None
         if isinstance(response, tuple):
-            codes = {each.error_code for topic in response for each in topic.partitions} - {ErrorCode.NONE}
+            codes = set(response) - {ErrorCode.NONE}
             refusal = Refusal(codes.pop(), "an offset was refused") if codes else None
         if refusal is not None:
             if refusal.error_code is ErrorCode.INVALID_TXN_STATE:

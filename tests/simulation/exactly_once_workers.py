@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.coordinator.groups.commands import CommitTransactionOffsets
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.model.ids import Offset
 from tests.simulation.exactly_once_coordinators import GroupHost
 from tests.simulation.exactly_once_history import Input, Output
 from tests.simulation.exactly_once_producers import Producer
 from tests.simulation.groups_clients import ClassicClient, Client, ConsumerClient, Partition
+from tests.support import offset_commands
 
 TOPIC: Final = "orders"
 OUTPUTS: Final = 2
@@ -57,22 +57,15 @@ class Worker(Client):
         ends = {number: Offset(self.positions[topic, number]) for topic, number in sorted(partitions)}
 
         def offsets(transaction: int, identity: ProducerIdAndEpoch) -> CommitTransactionOffsets:
-            return CommitTransactionOffsets(
+            return offset_commands.in_transaction(
+                self.group_id,
+                TOPIC,
+                *(offset_commands.offset_in_transaction(each, end, str(transaction)) for each, end in ends.items()),
                 transactional_id=self.producer.transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
-                group_id=self.group_id,
                 member_id=member_id,
-                generation=generation,
-                topics=(
-                    CommitTopic(
-                        name=TOPIC,
-                        partitions=tuple(
-                            CommitPartition(partition=each, offset=end, metadata=str(transaction))
-                            for each, end in ends.items()
-                        ),
-                    ),
-                ),
+                generation_id=generation,
             )
 
         self.producer.begin(outputs, offsets, self._find_for_producer, number)

@@ -17,18 +17,17 @@ from msgspec.structs import replace
 
 from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteGroup, GroupCommand
+from kraft.coordinator.groups.commands import CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.timers import ExpiryTimer
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
 from kraft.coordinator.shard import Context
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
 from tests.simulation.group_transactions_host import SETTINGS, Host, Log, entry
+from tests.support import offset_commands
 from tests.support.cluster_images import cluster, with_topic
 
 GROUPS: Final = ("billing", "audit")
@@ -211,7 +210,12 @@ class World:
     def commit_alone(self) -> None:
         group, partition = self.place()
         self._ids += 1
-        self.send(CommitOffsets(group_id=group, topics=_topics(partition, f"alone {self._ids}")))
+        self.send(
+            offset_commands.committing(
+                group,
+                offset_commands.offsets("orders", offset_commands.offset(partition, 1, metadata=f"alone {self._ids}")),
+            )
+        )
 
     def delete_group(self) -> None:
         self.deleted += 1
@@ -260,12 +264,13 @@ class World:
         group, partition = self.place()
         transaction.sent += 1
         metadata = f"{transaction.number} {transaction.sent}"
-        command = CommitTransactionOffsets(
+        command = offset_commands.in_transaction(
+            group,
+            "orders",
+            offset_commands.offset_in_transaction(partition, 1, metadata),
             transactional_id="id",
             producer_id=transaction.producer_id,
             producer_epoch=transaction.epoch,
-            group_id=group,
-            topics=_topics(partition, metadata),
         )
         self.network.append(lambda: self._verify(transaction, command))
 
@@ -290,10 +295,10 @@ class World:
                 self.refused += response.error_code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH)
             elif isinstance(response, tuple):
                 ((commit,),) = (topic.partitions for topic in command.topics)
-                assert commit.metadata is not None
-                transaction.acknowledged.add(commit.metadata)
-                if commit.metadata not in self.model.logged:
-                    raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, commit.metadata)
+                assert commit.committed_metadata is not None
+                transaction.acknowledged.add(commit.committed_metadata)
+                if commit.committed_metadata not in self.model.logged:
+                    raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, commit.committed_metadata)
 
         host.decide(command, answered)
 
@@ -381,11 +386,3 @@ class World:
         assert all(each.is_written for each in self.transactions)
         if self.model.pending:
             raise Violation(Invariant.NOTHING_HANGS, f"{self.model.pending}")
-
-
-def _topics(partition: int, metadata: str) -> tuple[CommitTopic, ...]:
-    return (
-        CommitTopic(
-            name="orders", partitions=(CommitPartition(partition=partition, offset=Offset(1), metadata=metadata),)
-        ),
-    )

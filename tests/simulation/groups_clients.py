@@ -30,11 +30,12 @@ from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
 from kraft.coordinator.groups.commands import CommitOffsets, GroupCommand
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, TopicId
+from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
 from tests.simulation.groups_history import FetchOffsets, assignment, parsed
+from tests.support import offset_commands
 
 SESSION_MS = 3_000
 REBALANCE_MS = 5_000
@@ -205,17 +206,17 @@ class Client(ABC):
             self.positions[partition] += self.random.randint(1, 5)
 
     def commit_command(self) -> CommitOffsets:
-        topics: dict[str, list[CommitPartition]] = {}
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, number), position in sorted(self.positions.items()):
             metadata = str(self.surroundings.next_commit())
-            partition = CommitPartition(partition=number, offset=Offset(position), metadata=metadata)
+            partition = offset_commands.offset(number, position, metadata=metadata)
             topics.setdefault(topic, []).append(partition)
-        return CommitOffsets(
-            group_id=self.group_id,
+        return offset_commands.committing(
+            self.group_id,
+            *(offset_commands.offsets(topic, *each) for topic, each in topics.items()),
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             generation=self.generation,
-            topics=tuple(CommitTopic(name=topic, partitions=tuple(each)) for topic, each in topics.items()),
         )
 
     def _send_fetch(self, missing: frozenset[Partition]) -> None:

@@ -180,43 +180,45 @@ class History:
         command = _command(cause)
         if not isinstance(command, CommitOffsets) or command.group_id != place.group_id:
             raise Violation(Invariant.OWNERS_COMMIT, f"{cause} commits {place}")
-        if not command.member_id:
+        member_id, generation = _member(command)
+        if not member_id:
             if not _is_empty(place.group_id, before, volatile):
                 raise Violation(Invariant.OWNERS_COMMIT, f"nobody commits {place} while there are members")
             return
         tenure = self._tenure(place, command, before)
         if tenure is None:
-            what = f"{command.member_id} commits {place} in {command.generation} and does not own it"
+            what = f"{member_id} commits {place} in {generation} and does not own it"
             raise Violation(Invariant.OWNERS_COMMIT, what)
         # Only a late commit of the owner itself may go back: requests of one generation have no order of their own.
         if old is not None and new.offset < old.offset and self._tenures.get(old.metadata) != tenure:
-            what = f"{place} from {old.offset} to {new.offset} by {command.member_id} in {command.generation}"
+            what = f"{place} from {old.offset} to {new.offset} by {member_id} in {generation}"
             raise Violation(Invariant.NOTHING_GOES_BACK, what)
         self._tenures[new.metadata] = tenure
         self.commits += 1
 
     def _tenure(self, place: Place, command: CommitOffsets, before: Groups) -> Tenure | None:
+        member_id, generation = _member(command)
         consumer = before.consumer.get(place.group_id)
         if consumer is not None:
-            member = consumer.members.get(command.member_id)
+            member = consumer.members.get(member_id)
             if member is None:
                 return None
             for partition in member.owned:
                 if self._name(partition) == (place.topic, place.partition):
-                    return command.member_id, member.assignment_epochs[partition]
+                    return member_id, member.assignment_epochs[partition]
             owned = {self._name(each) for other in consumer.members.values() for each in other.owned}
-            if command.generation != member.epoch or (place.topic, place.partition) in owned:
+            if generation != member.epoch or (place.topic, place.partition) in owned:
                 return None
             # What it has given up belongs to nobody yet, and its own last commit of it is late.
             last = before.offsets.offset(*place)
             tenure = None if last is None else self._tenures.get(last.metadata)
             return tenure if tenure is not None and tenure[0] == member.member_id else (member.member_id, member.epoch)
         value = before.classic.get(place.group_id)
-        if value is None or value.generation != command.generation:
+        if value is None or value.generation != generation:
             return None
         for each in value.members:
-            if each.member_id == command.member_id and (place.topic, place.partition) in parsed(each.assignment):
-                return command.member_id, value.generation
+            if each.member_id == member_id and (place.topic, place.partition) in parsed(each.assignment):
+                return member_id, value.generation
         return None
 
     def _check_deletion(
@@ -404,13 +406,13 @@ class History:
 
     def _check_acknowledged(self, command: CommitOffsets, response: object) -> None:
         assert isinstance(response, tuple)
-        for topic, results in zip(command.topics, response, strict=True):
-            for asked, result in zip(topic.partitions, results.partitions, strict=True):
-                if result.error_code is ErrorCode.NONE:
-                    if asked.metadata not in self._durable:
-                        what = f"{asked} of {topic.name} is acknowledged to {command.member_id}"
-                        raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, what)
-                    self.acknowledged += 1
+        asked = [(topic.name, each) for topic in command.topics for each in topic.partitions]
+        for (topic, each), code in zip(asked, response, strict=True):
+            if code is ErrorCode.NONE:
+                if each.committed_metadata not in self._durable:
+                    what = f"{each} of {topic} is acknowledged to {command.request.member_id}"
+                    raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, what)
+                self.acknowledged += 1
 
     def _check_assigned(self, group_id: str, response: HeartbeatResponse) -> None:
         if response.member_epoch < 0:
@@ -457,3 +459,8 @@ def _changed_offsets(
         for topic, number in sorted({*old, *new}):
             if old.get((topic, number)) != new.get((topic, number)):
                 yield Place(group_id, topic, number), old.get((topic, number)), new.get((topic, number))
+
+
+def _member(command: CommitOffsets) -> tuple[str, int]:
+    """The member that commits, and its generation or epoch."""
+    return command.request.member_id, command.request.generation_id_or_member_epoch

@@ -19,14 +19,14 @@ from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.coordinator.shard import Context
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, TopicId
+from kraft.model.ids import TopicId
 from tests.simulation.groups_clients import SESSION_MS, ClassicClient, Client, ConsumerClient, Request, Surroundings
 from tests.simulation.groups_history import FetchOffsets, History, Invariant, Violation
 from tests.simulation.groups_host import Batch, Host, HostWorld, Waiting, compacted, replayed
+from tests.support import offset_commands
 from tests.support.cluster_images import with_topic
 
 RETENTION_MS = 30_000
@@ -324,8 +324,8 @@ class World:
         self.send(DeleteGroup(group_id=group_id))
 
     def reset_offsets(self, group_id: str) -> None:
-        partition = CommitPartition(partition=0, offset=Offset(0), metadata=str(self._next_commit()))
-        self.send(CommitOffsets(group_id=group_id, topics=(CommitTopic(name="orders", partitions=(partition,)),)))
+        committed = offset_commands.offset(0, 0, metadata=str(self._next_commit()))
+        self.send(offset_commands.committing(group_id, offset_commands.offsets("orders", committed)))
 
     def remove_static_member(self, group_id: str, instance_id: str) -> None:
         self.send(LeaveGroup(group_id=group_id, members=(LeavingMember(group_instance_id=instance_id),)))

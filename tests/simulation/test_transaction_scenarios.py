@@ -9,9 +9,7 @@ import pytest
 
 from kraft.coordinator.groups.commands import CommitTransactionOffsets
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch
-from kraft.model.committed_offsets import CommitPartition, CommitTopic
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import Offset
 from tests.simulation import exactly_once_weakened as weakened
 from tests.simulation import transactions_weakened
 from tests.simulation.exactly_once_history import Input, Invariant, Output, Violation
@@ -21,6 +19,7 @@ from tests.simulation.exactly_once_runs import become_stable, step_all
 from tests.simulation.exactly_once_weakened import Guard
 from tests.simulation.exactly_once_workers import TOPIC, Worker
 from tests.simulation.exactly_once_world import PRODUCER_EXPIRATION_MS, World
+from tests.support import offset_commands
 
 OLD = 0
 NEW = EPOCH_BUMP
@@ -72,13 +71,13 @@ def begin(world: World, of: Producer, *places: int, with_offsets: bool = False) 
     outputs = {place: [Output(number, Input("copiers", place, number))] for place in places}
 
     def offsets(number: int, identity: ProducerIdAndEpoch) -> CommitTransactionOffsets:
-        partition = CommitPartition(partition=0, offset=Offset(0), metadata=str(number))
-        return CommitTransactionOffsets(
+        return offset_commands.in_transaction(
+            "copiers",
+            TOPIC,
+            offset_commands.offset_in_transaction(0, 0, str(number)),
             transactional_id=of.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            group_id="copiers",
-            topics=(CommitTopic(name=TOPIC, partitions=(partition,)),),
         )
 
     of.begin(outputs, offsets if with_offsets else None, lambda: world.groups.leader, number)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.errors import CommitFailed
-from kraft.client.group_offsets import commit_topics, numbers_by_topic, partition_refusal
+from kraft.client.group_offsets import Offsets, check_committed, commit_topics, numbers_by_topic, partition_refusal
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS
 from kraft.client.sans_io.group.member import MUST_JOIN_AGAIN, MemberIdentity
 from kraft.client.values import OffsetAndMetadata
 from kraft.model.committed_offsets import (
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    OffsetResults,
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import OFFSET_COMMIT, OFFSET_FETCH
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
-
-Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 Done: TypeAlias = Callable[[Offsets, Exception | None], object]
 
@@ -117,11 +114,11 @@ class Commits:
     async def _commit(self, offsets: Offsets, permit: Permit, deadline_ms: int) -> None:
         new_topics_until_ms = self._clock.monotonic_ms() + MISSING_TOPIC_GRACE_MS
 
-        async def attempt(timeout_ms: int) -> OffsetResults:
+        async def attempt(timeout_ms: int) -> OffsetCommitResponse:
             response = await self._attempt(offsets, permit, timeout_ms)
             # Until then a missing partition is retried. Afterwards the attempt is the last, and the check below raises.
             may_be_new = self._clock.monotonic_ms() < new_topics_until_ms
-            check_results(response, () if may_be_new else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
+            check_committed(response, () if may_be_new else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
             return response
 
         try:
@@ -132,17 +129,17 @@ class Commits:
                 ErrorCode.REQUEST_TIMED_OUT, f"group {self._group_id}: an earlier commit did not end in time"
             ) from None
         try:
-            check_results(await self._coordinators.until(deadline_ms, attempt, also=_EPOCH_MOVED))
+            check_committed(await self._coordinators.until(deadline_ms, attempt, also=_EPOCH_MOVED))
         finally:
             self._in_order.release()
 
-    async def _attempt(self, offsets: Offsets, permit: Permit, timeout_ms: int) -> OffsetResults:
+    async def _attempt(self, offsets: Offsets, permit: Permit, timeout_ms: int) -> OffsetCommitResponse:
         identity = permit()
         request = OffsetCommitRequest(
             group_id=self._group_id,
             member_id=identity.member_id,
             group_instance_id=identity.instance_id,
-            generation=identity.epoch,
+            generation_id_or_member_epoch=identity.epoch,
             topics=commit_topics(offsets),
         )
         try:
@@ -192,15 +189,6 @@ def not_committed(group_id: str, partitions: Iterable[TopicPartition], code: Err
     """Return the error for partitions that may be another member's."""
     listed = ", ".join(str(partition) for partition in sorted(partitions)) or "a transaction"
     return CommitFailed(code, f"group {group_id}: offsets of {listed} were not committed: {reason}")
-
-
-def check_results(response: OffsetResults, accepted: Container[ErrorCode] = ()) -> None:
-    """Raise the Refusal of the first partition that was not committed, unless its code is accepted."""
-    for topic in response.topics:
-        for result in topic.partitions:
-            if result.error_code is not ErrorCode.NONE and result.error_code not in accepted:
-                what = f"the offset of {topic.name}-{result.partition} was not committed"
-                raise partition_refusal(what, result.error_code)
 
 
 def _check_fetched(response: OffsetFetchResponse) -> None:

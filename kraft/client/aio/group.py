@@ -13,11 +13,12 @@ from itertools import count
 from typing import Final
 from uuid import UUID
 
-from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Offsets, Permit, not_committed
+from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Permit, not_committed
 from kraft.client.aio.engine import Engine
 from kraft.client.aio.membership import Membership
 from kraft.client.aio.missing_topics import warn_of_missing_topics
 from kraft.client.errors import SubscriptionConflict
+from kraft.client.group_offsets import Offsets
 from kraft.client.network import Network
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember

@@ -13,18 +13,9 @@ from kraft.client.group_offsets import checked_offsets, commit_topics, numbers_b
 from kraft.client.groups import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.client.values import OffsetAndMetadata
 from kraft.model.classic_groups import LeaveGroup, LeavingMember
-from kraft.model.committed_offsets import (
-    DeleteOffsets,
-    DeleteTopic,
-    FetchGroup,
-    FetchTopic,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetResults,
-)
+from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
 from kraft.model.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
@@ -39,6 +30,13 @@ from kraft.rpc.group_calls import (
 )
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraft.wire.schema.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 
 _Groups: TypeAlias = OffsetFetchResponse | ConsumerGroupDescribeResponse | DescribeGroupsResponse
 """Responses with an error code for each group."""
@@ -172,7 +170,7 @@ class GroupAdmin(AdminCalls):
         Creates the group if it does not exist. Raises UNKNOWN_MEMBER_ID if the group has members, and
         ValueError for a number that is not an offset.
         """
-        request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(checked_offsets(offsets)))
+        request = OffsetCommitRequest(group_id=group_id, member_id="", topics=commit_topics(checked_offsets(offsets)))
         deadline_ms = self._deadline_ms(timeout_ms)
         results = await self._watched(
             self._coordinators().call(group_id, OFFSET_COMMIT, request, deadline_ms), timeout_ms
@@ -186,8 +184,13 @@ class GroupAdmin(AdminCalls):
 
         GROUP_SUBSCRIBED_TO_TOPIC: a member of the group reads the topic. Raises GROUP_ID_NOT_FOUND.
         """
-        topics = tuple(DeleteTopic(topic, numbers) for topic, numbers in numbers_by_topic(partitions).items())
-        request = DeleteOffsets(group_id=group_id, topics=topics)
+        topics = tuple(
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
+            )
+            for topic, numbers in numbers_by_topic(partitions).items()
+        )
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
         deadline_ms = self._deadline_ms(timeout_ms)
         results = await self._watched(
             self._coordinators().call(group_id, OFFSET_DELETE, request, deadline_ms), timeout_ms
@@ -244,14 +247,14 @@ def _check_offsets(response: OffsetFetchResponse) -> None:
                     raise partition_refusal(what, each.error_code)
 
 
-def _outcomes(results: OffsetResults, done: str) -> dict[TopicPartition, Refusal | None]:
+def _outcomes(results: OffsetCommitResponse | OffsetDeleteResponse, done: str) -> dict[TopicPartition, Refusal | None]:
     outcomes: dict[TopicPartition, Refusal | None] = {}
     for topic in results.topics:
         for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition)
-            is_done = each.error_code is ErrorCode.NONE
+            partition = TopicPartition(topic.name, each.partition_index)
+            is_done = each.error_code == ErrorCode.NONE
             what = f"the offset of {partition} was not {done}"
-            outcomes[partition] = None if is_done else partition_refusal(what, each.error_code)
+            outcomes[partition] = None if is_done else partition_refusal(what, error_code(each.error_code))
     return outcomes
 
 

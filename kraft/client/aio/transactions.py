@@ -11,17 +11,15 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from kraft.client.aio.commits import Offsets, check_results
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.sender import Sender
 from kraft.client.any_broker import check
 from kraft.client.errors import TransactionAborted, TransactionTimeout
-from kraft.client.group_offsets import commit_topics
+from kraft.client.group_offsets import Offsets, check_committed, transactional_topics
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
 from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import GroupMetadata
-from kraft.model.committed_offsets import TxnOffsetCommitRequest
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
@@ -32,6 +30,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.rpc.transaction_calls import END_TXN
 from kraft.runtime.clock import Clock
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class Transactions:
@@ -185,15 +184,15 @@ class Transactions:
             group_id=group.group_id,
             member_id=group.member_id,
             group_instance_id=group.instance_id,
-            generation=group.generation,
-            topics=commit_topics(offsets),
+            generation_id=group.generation,
+            topics=transactional_topics(offsets),
             transactional_id=self._transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
         )
         if self._group_coordinators is None:
             self._group_coordinators = self._started().coordinators(CoordinatorType.GROUP)
-        await self._group_coordinators.call(group.group_id, TXN_OFFSET_COMMIT, request, deadline_ms, check_results)
+        await self._group_coordinators.call(group.group_id, TXN_OFFSET_COMMIT, request, deadline_ms, check_committed)
 
     def _ending(self, coordinators: Coordinators, request: EndTxnRequest) -> Callable[[int], Awaitable[EndTxnResponse]]:
         """Return what sends the request once, and tells the state machine of each time after the first."""

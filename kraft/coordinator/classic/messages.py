@@ -21,7 +21,6 @@ from kraft.model.classic_groups import (
 from kraft.model.errors import ErrorCode, Refusal
 
 __all__ = [
-    "Committer",
     "GroupDeleted",
     "Heartbeat",
     "HeartbeatAccepted",
@@ -60,12 +59,3 @@ class MemberIdRequired(Refusal):
 
 class GroupDeleted(Struct, frozen=True):
     """Response to the deletion of a group."""
-
-
-class Committer(Struct, frozen=True, kw_only=True):
-    """Sender of an OffsetCommit. Without a generation: an administrator, or a consumer that assigns itself."""
-
-    member_id: str = ""
-    group_instance_id: str | None = None
-    generation: int = -1
-    is_transactional: bool = False

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraft.coordinator.classic.group import ClassicGroup, GroupState
-from kraft.coordinator.classic.messages import Committer
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.classic.validation import illegal_generation, rebalancing, unknown_member, validate_generation
 from kraft.coordinator.group_refusals import not_empty
+from kraft.coordinator.offsets.committer import Committer
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
 from kraft.coordinator.shard import TimerKey
 from kraft.model.errors import Refusal

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroup, Member
 from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, Heartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_refusals import empty_group_id, not_empty
+from kraft.coordinator.offsets.committer import MEMBER_EPOCHS_FROM, Committer
 from kraft.model.errors import ErrorCode, Refusal
-
-_COMMIT_VERSION_MIN = 9
-"""OffsetCommit has member epochs from this version on."""
 
 
 def check_request(request: Heartbeat, settings: GroupSettings) -> None:
@@ -121,36 +117,25 @@ def may_join_again(member: Member, request: Heartbeat) -> bool:
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 
-class Commit(Struct, frozen=True, kw_only=True):
-    """The sender of a request to commit offsets, and the partitions of these offsets."""
-
-    member_id: str
-    member_epoch: int
-    partitions: Partitions
-    instance_id: str | None = None
-    api_version: int = _COMMIT_VERSION_MIN
-    is_transactional: bool = False
-    """True for TxnOffsetCommit. A producer need not say for which member it commits."""
-
-
-def check_offset_commit(group: ConsumerGroup, commit: Commit) -> None:
+def check_offset_commit(group: ConsumerGroup, committer: Committer, partitions: Partitions) -> None:
     """Check who commits offsets: a member; without an epoch, anybody while the group is empty.
 
     A member that has not heard of its epoch yet may commit for partitions that it got before and still owns (KIP-1251).
     """
-    epoch = commit.member_epoch
+    epoch = committer.generation
     if epoch < 0 and not group.members:
         return
-    if commit.is_transactional and epoch == -1 and not commit.member_id and commit.instance_id is None:
+    nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
+    if nobody and committer.is_transactional:
         return
-    member = known_member(group, commit.member_id)
-    is_old = commit.api_version < _COMMIT_VERSION_MIN and member.classic is None
-    if is_old and not commit.is_transactional:
-        message = f"members of the consumer protocol need OffsetCommit version {_COMMIT_VERSION_MIN} or later"
+    member = known_member(group, committer.member_id)
+    is_old = committer.api_version < MEMBER_EPOCHS_FROM and member.classic is None
+    if is_old and not committer.is_transactional:
+        message = f"members of the consumer protocol need OffsetCommit version {MEMBER_EPOCHS_FROM} or later"
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
-    if not _is_owner_since(member, epoch, commit.partitions):
+    if not _is_owner_since(member, epoch, partitions):
         _check_current_epoch(member, epoch)
-        _check_no_other_owner(group, member, commit.partitions)
+        _check_no_other_owner(group, member, partitions)
 
 
 def _is_owner_since(member: Member, epoch: int, partitions: Partitions) -> bool:

@@ -11,27 +11,50 @@ from kraft.coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup,
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.log.transactions.verification import VerificationGuard
-from kraft.model.committed_offsets import DeleteOffsets, OffsetCommitRequest, TxnOffsetCommitRequest
 from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from kraft.wire.schema.offset_delete import OffsetDeleteRequestPartition
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 
 
-class CommitOffsets(OffsetCommitRequest, frozen=True, kw_only=True):
-    """OffsetCommit; the response is a tuple of `TopicResult`. The topics were checked against the metadata."""
+class CommitOffsets(Struct, frozen=True, kw_only=True):
+    """OffsetCommit; the response is a tuple with the error code of each partition."""
 
-    retention_time_ms: int | None = None
+    request: OffsetCommitRequest
+    topics: tuple[FoundTopic[OffsetCommitRequestPartition], ...]
+    """Those of the request that exist."""
+
     api_version: int = 10
     """Version of OffsetCommit: some refusals have another error code in older ones."""
 
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
 
-class CommitTransactionOffsets(TxnOffsetCommitRequest, frozen=True, kw_only=True):
-    """TxnOffsetCommit, verified with the transaction coordinator; the response is a tuple of `TopicResult`."""
 
+class CommitTransactionOffsets(Struct, frozen=True, kw_only=True):
+    """TxnOffsetCommit, verified with the transaction coordinator; the response is likewise."""
+
+    request: TxnOffsetCommitRequest
+    topics: tuple[FoundTopic[TxnOffsetCommitRequestPartition], ...]
     adds_partition: bool = True
     """False for a producer that has sent AddOffsetsToTxn: the transaction has the group's partition already."""
 
     guard: VerificationGuard | None = None
     """Guard of the verification; None if the transaction was open in this partition already."""
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+
+class DeleteOffsets(Struct, frozen=True, kw_only=True):
+    """OffsetDelete; the response is likewise."""
+
+    group_id: str
+    topics: tuple[FoundTopic[OffsetDeleteRequestPartition], ...]
 
 
 class DeleteGroup(Struct, frozen=True, kw_only=True):

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from msgspec.structs import replace
-
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.classic.messages import Committer
 from kraft.coordinator.classic.offset_commits import (
     session_after_commit,
     validate_offset_commit,
     validate_offset_delete,
 )
-from kraft.coordinator.consumer.checks import Commit, check_offset_commit
+from kraft.coordinator.consumer.checks import check_offset_commit
 from kraft.coordinator.group_refusals import no_group
-from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
+from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteOffsets
 from kraft.coordinator.groups.state import State
 from kraft.coordinator.groups.volatile import GroupsDecision
-from kraft.coordinator.offsets.commit import CommitTopic, commit
+from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit
+from kraft.coordinator.offsets.committer import Committer
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.coordinator.offsets.deletion import delete
+from kraft.coordinator.offsets.found_topic import CommitTopic
 from kraft.coordinator.shard import Decision, Producer, Reply, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
-from kraft.model.committed_offsets import DeleteOffsets, OffsetCommitRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 
@@ -40,9 +38,9 @@ def commit_offsets(state: State, ticket: Ticket, command: CommitOffsets) -> Grou
         timers = _check_commit(state, command)
     except Refusal as refusal:
         return state.replied(ticket, refusal)
-    decided = _decided(state, command, command.retention_time_ms)
+    decided = _decided(state, command.group_id, command.topics, command.request.retention_time_ms)
     return Decision(
-        volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.topics),), timers=timers
+        volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.codes),), timers=timers
     )
 
 
@@ -52,17 +50,20 @@ def commit_transaction_offsets(state: State, ticket: Ticket, command: CommitTran
         _check_transactional_commit(state, command)
     except Refusal as refusal:
         return state.replied(ticket, refusal)
-    decided = _decided(state, command)
-    producer = Producer(producer_id=command.producer_id, epoch=command.producer_epoch, guard=command.guard)
+    decided = _decided(state, command.group_id, command.topics)
+    request = command.request
+    producer = Producer(producer_id=request.producer_id, epoch=request.producer_epoch, guard=command.guard)
     return Decision(
-        volatile=state.volatile, records=decided.records, producer=producer, replies=(Reply(ticket, decided.topics),)
+        volatile=state.volatile, records=decided.records, producer=producer, replies=(Reply(ticket, decided.codes),)
     )
 
 
-def _decided(state: State, command: OffsetCommitRequest, retention_time_ms: int | None = None) -> DecidedOffsets:
+def _decided(
+    state: State, group_id: str, topics: Sequence[CommitTopic], retention_time_ms: int = NO_RETENTION_TIME
+) -> DecidedOffsets:
     return commit(
-        command.group_id,
-        command.topics,
+        group_id,
+        topics,
         now_ms=state.context.now_ms,
         metadata_length_max=state.settings.offset_metadata_length_max,
         retention_time_ms=retention_time_ms,
@@ -74,15 +75,21 @@ def _decided(state: State, command: OffsetCommitRequest, retention_time_ms: int 
 
 def _check_commit(state: State, command: CommitOffsets) -> Mapping[TimerKey, int | None]:
     """Check who commits, and return the timer that this sets."""
+    request = command.request
+    committer = Committer(
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        api_version=command.api_version,
+    )
     consumer = state.groups.consumer.get(command.group_id)
     if consumer is not None:
         # Unlike the classic protocol, a commit does not stand in for a heartbeat.
-        check_offset_commit(consumer, replace(_commit(state, command), api_version=command.api_version))
+        check_offset_commit(consumer, committer, _partitions(command.topics, state.context.image))
         return {}
     group = state.classic(command.group_id)
-    if group is None and command.generation >= 0 and command.api_version >= _GROUP_ID_NOT_FOUND_VERSION:
+    if group is None and committer.generation >= 0 and command.api_version >= _GROUP_ID_NOT_FOUND_VERSION:
         raise no_group(command.group_id)
-    committer = _committer(command)
     refusal = validate_offset_commit(group, command.group_id, committer)
     if refusal is not None:
         raise refusal
@@ -91,15 +98,21 @@ def _check_commit(state: State, command: CommitOffsets) -> Mapping[TimerKey, int
 
 def _check_transactional_commit(state: State, command: CommitTransactionOffsets) -> None:
     """Check the member whose offsets the producer commits, if the request names one (KIP-447)."""
+    request = command.request
+    committer = Committer(
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        is_transactional=True,
+    )
     consumer = state.groups.consumer.get(command.group_id)
     if consumer is None:
-        committer = replace(_committer(command), is_transactional=True)
         refusal = validate_offset_commit(state.classic(command.group_id), command.group_id, committer)
         if refusal is not None:
             raise refusal
         return
     try:
-        check_offset_commit(consumer, replace(_commit(state, command), is_transactional=True))
+        check_offset_commit(consumer, committer, _partitions(command.topics, state.context.image))
     except Refusal as refusal:
         if refusal.error_code is not ErrorCode.STALE_MEMBER_EPOCH:
             raise
@@ -107,27 +120,10 @@ def _check_transactional_commit(state: State, command: CommitTransactionOffsets)
         raise Refusal(ErrorCode.ILLEGAL_GENERATION, refusal.message) from refusal
 
 
-def _commit(state: State, command: OffsetCommitRequest) -> Commit:
-    return Commit(
-        member_id=command.member_id,
-        member_epoch=command.generation,
-        partitions=_partitions(command.topics, state.context.image),
-        instance_id=command.group_instance_id,
-    )
-
-
-def _committer(command: OffsetCommitRequest) -> Committer:
-    return Committer(
-        member_id=command.member_id,
-        group_instance_id=command.group_instance_id,
-        generation=command.generation,
-    )
-
-
-def _partitions(topics: tuple[CommitTopic, ...], image: MetadataImage) -> Partitions:
+def _partitions(topics: Sequence[CommitTopic], image: MetadataImage) -> Partitions:
     """Return the partitions by topic id. One of a topic that was deleted meanwhile belongs to no member."""
     return frozenset(
-        (topic.topic_id or image.topic_ids.get(topic.name, _NO_TOPIC), partition.partition)
+        (topic.topic_id or image.topic_ids.get(topic.name, _NO_TOPIC), partition.partition_index)
         for topic in topics
         for partition in topic.partitions
     )
@@ -143,4 +139,4 @@ def delete_offsets(state: State, ticket: Ticket, command: DeleteOffsets) -> Grou
     if refusal is not None:
         return state.replied(ticket, refusal)
     decided = delete(state.groups.offsets, group_id, facts, command.topics)
-    return Decision(volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.topics),))
+    return Decision(volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.codes),))

@@ -27,6 +27,7 @@ from kraft.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionOffsets,
     DeleteGroup,
+    DeleteOffsets,
     DeleteTopicOffsets,
     GroupCommand,
     ResolveRegexes,
@@ -46,7 +47,6 @@ from kraft.coordinator.groups.state import State
 from kraft.coordinator.groups.timers import ExpiryTimer, GroupDeletionTimer, TopicDeletionTimer
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
 from kraft.coordinator.shard import Context, Decision, Shard, Ticket, TimerKey
-from kraft.model.committed_offsets import DeleteOffsets
 
 
 class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.coordinator.group_record import GroupRecord
-from kraft.model.committed_offsets import PartitionResult, TopicResult
-
-__all__ = ["DecidedOffsets", "PartitionResult", "TopicResult"]
+from kraft.model.errors import ErrorCode
 
 
 class DecidedOffsets(Struct, frozen=True, kw_only=True):
-    """Records to append together, and the results to send once they are committed."""
+    """Records to append together, and the error codes to send once they are committed."""
 
     records: tuple[GroupRecord, ...]
-    topics: tuple[TopicResult, ...]
-    """In the order of the request."""
+    codes: tuple[ErrorCode, ...]
+    """One for each partition, in the order of the request."""

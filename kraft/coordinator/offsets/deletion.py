@@ -7,17 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
+from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.coordinator.offsets.group_facts import GroupFacts
 from kraft.coordinator.offsets.place import Place
 from kraft.coordinator.offsets.tombstones import Tombstones, tombstone, tombstones_that_fit
-from kraft.model.committed_offsets import DeleteTopic, PartitionResult, TopicResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_delete import OffsetDeleteRequestPartition
 
-__all__ = ["DeleteTopic", "delete", "delete_group", "on_topics_deleted"]
 
-
-def delete(offsets: CommittedOffsets, group: str, facts: GroupFacts, topics: Sequence[DeleteTopic]) -> DecidedOffsets:
+def delete(
+    offsets: CommittedOffsets,
+    group: str,
+    facts: GroupFacts,
+    topics: Sequence[FoundTopic[OffsetDeleteRequestPartition]],
+) -> DecidedOffsets:
     """OffsetDelete: delete the group's offsets of these partitions, and those of open transactions.
 
     A missing one is no error, and writes no record.
@@ -27,21 +31,19 @@ def delete(offsets: CommittedOffsets, group: str, facts: GroupFacts, topics: Seq
     (NON_EMPTY_GROUP).
     """
     records: list[GroupRecord] = []
-    results: list[TopicResult] = []
+    codes: list[ErrorCode] = []
     for topic in topics:
         subscribed = facts.is_subscribed_to(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
-        results.append(
-            TopicResult(name=topic.name, partitions=tuple(PartitionResult(each, code) for each in topic.partitions))
-        )
+        codes += [code] * len(topic.partitions)
         if not subscribed:
             records += (
                 tombstone(group, topic.name, partition)
-                for partition in topic.partitions
+                for partition in (each.partition_index for each in topic.partitions)
                 if offsets.offset(group, topic.name, partition) is not None
                 or offsets.pending.of(group, topic.name, partition)
             )
-    return DecidedOffsets(records=tuple(records), topics=tuple(results))
+    return DecidedOffsets(records=tuple(records), codes=tuple(codes))
 
 
 def delete_group(offsets: CommittedOffsets, group: str) -> Tombstones:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kraft.rpc.group_calls import DELETE_GROUPS, FIND_COORDINATOR, LIST_GROUPS
+from kraft.rpc.group_calls import (
+    DELETE_GROUPS,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    TXN_OFFSET_COMMIT,
+)
 from kraft.server.apis.api import Api, BrokerSide, DecidedBy, Handler, Operation, Permission, Resource
-from kraft.server.handlers import find_coordinator, groups
+from kraft.server.apis.handlers import never_refused
+from kraft.server.handlers import committed_offsets, find_coordinator
 from kraft.wire.api_keys import ApiKey
+
+_TO_COMMIT: Final = (Permission(Operation.READ, Resource.GROUP), Permission(Operation.READ, Resource.TOPIC))
 
 
 def _find_coordinator(broker: BrokerSide) -> Handler[Any, Any]:
@@ -43,6 +53,32 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.delete,
         needs=(Permission(Operation.DELETE, Resource.GROUP),),
-        refused=groups.deletion_refused,
+        refused=never_refused,
+    ),
+    Api(
+        key=ApiKey.OFFSET_COMMIT,
+        call=OFFSET_COMMIT,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.offsets.commit,
+        takes_version=True,
+        needs=_TO_COMMIT,
+        refused=committed_offsets.commit_refused,
+    ),
+    Api(
+        key=ApiKey.TXN_OFFSET_COMMIT,
+        call=TXN_OFFSET_COMMIT,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.offsets.commit_in_transaction,
+        takes_version=True,
+        needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID), *_TO_COMMIT),
+        refused=committed_offsets.transactional_commit_refused,
+        to_version=committed_offsets.transactional_commit_to_version,
+    ),
+    Api(
+        key=ApiKey.OFFSET_DELETE,
+        call=OFFSET_DELETE,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.offsets.delete,
+        needs=(Permission(Operation.DELETE, Resource.GROUP), Permission(Operation.READ, Resource.TOPIC)),
     ),
 )

@@ -68,8 +68,9 @@ class OffsetVerification:
 
         Raises Refusal.
         """
-        producer_id, epoch = command.producer_id, command.producer_epoch
-        if not command.transactional_id:
+        request = command.request
+        producer_id, epoch = request.producer_id, request.producer_epoch
+        if not request.transactional_id:
             raise Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if producer_id < 0 or epoch < 0:
             code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if producer_id < 0 else ErrorCode.INVALID_PRODUCER_EPOCH
@@ -91,9 +92,9 @@ class OffsetVerification:
         try:
             async with asyncio.timeout(VERIFY_S_MAX):
                 await self._verify(
-                    command.transactional_id,
-                    command.producer_id,
-                    command.producer_epoch,
+                    command.request.transactional_id,
+                    command.request.producer_id,
+                    command.request.producer_epoch,
                     partition,
                     adds=command.adds_partition,
                 )

@@ -5,50 +5,83 @@ Offsets are committed and deleted for partitions that exist. They are fetched fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, Final, Protocol, TypeVar
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, structs
 
 from kraft.coordinator.group_refusals import empty_group_id
-from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
+from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteOffsets
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.offsets.fetch import fetch, fetch_stable
+from kraft.coordinator.offsets.found_topic import CommitPartition, FoundTopic
 from kraft.metadata.image import MetadataImage
 from kraft.model.committed_offsets import (
     NO_OFFSET,
-    CommitTopic,
-    DeleteOffsets,
-    DeleteTopic,
     FetchedGroup,
     FetchedPartition,
     FetchedTopic,
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    OffsetResults,
-    PartitionResult,
-    TopicResult,
-    TxnOffsetCommitRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.rpc.call import Served
-from kraft.rpc.group_calls import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT
+from kraft.rpc.group_calls import OFFSET_FETCH
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.loop.turns import Turns
+from kraft.wire.declaration import replace
+from kraft.wire.schema.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kraft.wire.schema.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kraft.wire.schema.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions fetched before other tasks have their turn."""
 
-Topic = TypeVar("Topic", CommitTopic, DeleteTopic)
+Partition = TypeVar("Partition", bound=CommitPartition | OffsetDeleteRequestPartition)
+Partition_co = TypeVar("Partition_co", bound=CommitPartition | OffsetDeleteRequestPartition, covariant=True)
+Coded = TypeVar("Coded", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition, OffsetDeleteResponsePartition)
 
 COMMITTED_AT_ONCE: Final = 1_000
 """Partitions whose offsets are committed or deleted in one decision, which takes about 10 us for each."""
+
+_TOPIC_IDS_FROM: Final = 10
+"""First version of OffsetCommit that gives topics by id. Over gRPC they may still be given by name."""
+
+_ADDS_PARTITION_FROM: Final = 5
+"""First version of TxnOffsetCommit in which the broker adds the group's partition to the transaction (KIP-890)."""
+
+_CODES_SINCE: Final[Mapping[int, tuple[int, ErrorCode]]] = {
+    # Earlier clients may crash (KAFKA-7296).
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ErrorCode.TRANSACTION_ABORTABLE: (4, ErrorCode.INVALID_TXN_STATE),
+}
+"""Error codes of TxnOffsetCommit: the first version that has one, and what earlier ones get."""
 
 
 class CommittedOffsetsHandler:
@@ -56,73 +89,89 @@ class CommittedOffsetsHandler:
         self._coordinators = coordinators
         self._image = image
 
-    async def commit(self, command: CommitOffsets | CommitTransactionOffsets) -> OffsetResults:
-        """Commit the offsets of the partitions that exist, in a transaction or without; some at a time.
+    async def commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+        """Commit the offsets of the partitions that exist, some at a time.
 
         Raises the Refusal of the request as a whole, after which offsets may have been committed, as by an earlier one.
         """
-        turns, codes = Turns(COMMITTED_AT_ONCE), list[ErrorCode]()
-        for topics in _in_parts(command.topics):
-            part = replace(command, topics=topics)
-            codes += await self._commit_part(part)
-            await turns.done(sum(len(topic.partitions) for topic in topics))
-        left = iter(codes)
-        return OffsetResults(topics=tuple(_result(topic, left) for topic in command.topics))
+        by_id = version >= _TOPIC_IDS_FROM
 
-    async def _commit_part(self, command: CommitOffsets | CommitTransactionOffsets) -> list[ErrorCode]:
-        """Commit offsets of so few partitions that it is one decision; return the error code of each."""
-        found = [self._find(topic.name, topic.topic_id) for topic in command.topics]
-        existing = [
-            replace(
-                topic,
-                name=known.name,
-                topic_id=known.topic_id,
-                partitions=tuple(each for each in topic.partitions if each.partition in known.partitions),
-            )
-            for topic, known in zip(command.topics, found, strict=True)
-        ]
-        asked = tuple(topic for topic in existing if topic.partitions)
+        def find(topic: OffsetCommitRequestTopic) -> _Known:
+            return self._find(topic.name, TopicId(topic.topic_id) if by_id and not topic.name else None)
+
+        async def decide(topics: tuple[FoundTopic[OffsetCommitRequestPartition], ...]) -> tuple[ErrorCode, ...]:
+            command = CommitOffsets(request=request, topics=topics, api_version=version)
+            return await self._committed(request.group_id, command)
+
+        return _response(request, await self._decided(request.topics, find, decide))
+
+    async def commit_in_transaction(self, request: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitResponse:
+        """Likewise, with a producer's transaction."""
+
+        async def decide(topics: tuple[FoundTopic[TxnOffsetCommitRequestPartition], ...]) -> tuple[ErrorCode, ...]:
+            adds = version >= _ADDS_PARTITION_FROM
+            command = CommitTransactionOffsets(request=request, topics=topics, adds_partition=adds)
+            return await self._committed(request.group_id, command)
+
+        return _transactional_response(request, await self._decided(request.topics, self._find_by_name, decide))
+
+    async def _committed(
+        self, group_id: str, command: CommitOffsets | CommitTransactionOffsets
+    ) -> tuple[ErrorCode, ...]:
         # As in Kafka, a request without a partition that exists is answered without its group.
-        decided = await self._coordinators.decide(command.group_id, replace(command, topics=asked)) if asked else ()
-        codes = _codes(decided)
-        return [
-            next(codes) if each.partition in known.partitions else known.missing
-            for topic, known in zip(command.topics, found, strict=True)
-            for each in topic.partitions
-        ]
+        codes: tuple[ErrorCode, ...] = await self._coordinators.decide(group_id, command) if command.topics else ()
+        return codes
 
-    async def delete(self, command: DeleteOffsets) -> OffsetResults:
+    async def delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Delete the offsets of the partitions that exist, some at a time. Raises the Refusal of the whole request."""
-        if not command.group_id:
+        group_id = request.group_id
+        if not group_id:
             raise empty_group_id()
-        turns, codes = Turns(COMMITTED_AT_ONCE), list[ErrorCode]()
-        for topics in _in_parts(command.topics):
-            codes += await self._delete_part(replace(command, topics=topics))
-            await turns.done(sum(len(topic.partitions) for topic in topics))
-        left = iter(codes)
-        return OffsetResults(
+
+        async def decide(topics: tuple[FoundTopic[OffsetDeleteRequestPartition], ...]) -> tuple[ErrorCode, ...]:
+            command = DeleteOffsets(group_id=group_id, topics=topics)
+            codes: tuple[ErrorCode, ...] = await self._coordinators.decide(group_id, command)
+            return codes
+
+        codes = await self._decided(request.topics, self._find_by_name, decide)
+        return OffsetDeleteResponse(
+            error_code=ErrorCode.NONE,
             topics=tuple(
-                TopicResult(
-                    name=topic.name, partitions=tuple(PartitionResult(each, next(left)) for each in topic.partitions)
+                OffsetDeleteResponseTopic(
+                    name=topic.name, partitions=_coded(OffsetDeleteResponsePartition, topic.partitions, codes)
                 )
-                for topic in command.topics
-            )
+                for topic in request.topics
+            ),
         )
 
-    async def _delete_part(self, command: DeleteOffsets) -> list[ErrorCode]:
-        """Delete offsets of so few partitions that it is one decision; return the error code of each."""
-        found = [self._find(topic.name, None) for topic in command.topics]
-        existing = [
-            replace(topic, partitions=tuple(each for each in topic.partitions if each in known.partitions))
-            for topic, known in zip(command.topics, found, strict=True)
-        ]
-        asked = tuple(topic for topic in existing if topic.partitions)
-        codes = _codes(await self._coordinators.decide(command.group_id, replace(command, topics=asked)))
-        return [
-            next(codes) if each in known.partitions else known.missing
-            for topic, known in zip(command.topics, found, strict=True)
-            for each in topic.partitions
-        ]
+    async def _decided(
+        self,
+        topics: Sequence[_Topic[Partition]],
+        find: Callable[[Any], _Known],
+        decide: Callable[[tuple[FoundTopic[Partition], ...]], Awaitable[Sequence[ErrorCode]]],
+    ) -> Iterator[ErrorCode]:
+        """Return the error code of each partition. `decide` returns those of the partitions that it gets, which exist,
+        and so few that it is one decision.
+        """
+        turns, codes = Turns(COMMITTED_AT_ONCE), list[ErrorCode]()
+        for part in _in_parts(topics):
+            known = [(find(topic), partitions) for topic, partitions in part]
+            there = (
+                FoundTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[each for each in partitions if each.partition_index in topic.partitions],
+                )
+                for topic, partitions in known
+            )
+            decided = iter(await decide(tuple(topic for topic in there if topic.partitions)))
+            codes += [
+                next(decided) if each.partition_index in topic.partitions else topic.missing
+                for topic, partitions in known
+                for each in partitions
+            ]
+            await turns.done(sum(len(partitions) for _, partitions in part))
+        return iter(codes)
 
     async def fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Return the committed offsets of each group, or its Refusal; once if the request repeats it."""
@@ -160,12 +209,12 @@ class CommittedOffsetsHandler:
                 missing = (FetchedPartition(partition=each, error_code=known.missing) for each in topic.partitions)
                 fetched.append(FetchedTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(missing)))
                 continue
-            named = (replace(topic, name=known.name or topic.name, topic_id=known.topic_id),)
+            named = (structs.replace(topic, name=known.name or topic.name, topic_id=known.topic_id),)
             if require_stable:
                 (committed,) = fetch_stable(view.committed.offsets, view.latest.offsets, asked.group_id, named)
             else:
                 (committed,) = fetch(view.committed.offsets, asked.group_id, named)
-            fetched.append(replace(committed, topic_id=topic.topic_id))
+            fetched.append(structs.replace(committed, topic_id=topic.topic_id))
         return tuple(map(_with_offsets, fetched)) if asked.all_topics else tuple(fetched)
 
     def _all_topics(self, groups: Groups, group_id: str) -> Iterator[FetchTopic]:
@@ -179,6 +228,9 @@ class CommittedOffsetsHandler:
                 partitions=tuple(sorted(topics[name])),
             )
 
+    def _find_by_name(self, topic: TxnOffsetCommitRequestTopic | OffsetDeleteRequestTopic) -> _Known:
+        return self._find(topic.name, None)
+
     def _find(self, name: str, topic_id: TopicId | None) -> _Known:
         image = self._image()
         topic = image.topic(name) if topic_id is None else image.topic_by_id(topic_id)
@@ -187,29 +239,15 @@ class CommittedOffsetsHandler:
         by_name = topic_id is None
         return _Known("", None, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID)
 
-    # --- gRPC ------------------------------------------------------------------------------------------------------
-
     def served(self) -> list[Served]:
-        return [
-            OFFSET_COMMIT.served_by(self._commit_request),
-            TXN_OFFSET_COMMIT.served_by(self._transactional_request),
-            OFFSET_FETCH.served_by(self.fetch),
-            OFFSET_DELETE.served_by(self.delete),
-        ]
+        return [OFFSET_FETCH.served_by(self.fetch)]
 
-    async def _commit_request(self, request: OffsetCommitRequest) -> OffsetResults:
-        return await self.commit(
-            CommitOffsets(
-                group_id=request.group_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                generation=request.generation,
-                topics=request.topics,
-            )
-        )
 
-    async def _transactional_request(self, request: TxnOffsetCommitRequest) -> OffsetResults:
-        return await self.commit(CommitTransactionOffsets(**asdict(request)))
+class _Topic(Protocol[Partition_co]):
+    """A topic of a request."""
+
+    @property
+    def partitions(self) -> Sequence[Partition_co]: ...
 
 
 class _Known(Struct, frozen=True):
@@ -222,28 +260,48 @@ class _Known(Struct, frozen=True):
     """Error of a partition that does not exist."""
 
 
-def _in_parts(topics: Sequence[Topic]) -> Iterator[tuple[Topic, ...]]:
-    """Yield the topics in parts of at most `COMMITTED_AT_ONCE` partitions. A large topic is in several parts."""
-    part: list[Topic] = []
+def _in_parts(topics: Sequence[_Topic[Partition]]) -> Iterator[list[tuple[_Topic[Partition], Sequence[Partition]]]]:
+    """Yield the topics, with at most `COMMITTED_AT_ONCE` partitions at a time. A large topic is in several parts."""
+    part: list[tuple[_Topic[Partition], Sequence[Partition]]] = []
     room = COMMITTED_AT_ONCE
     for topic in topics:
         for start in range(0, max(len(topic.partitions), 1), COMMITTED_AT_ONCE):
             partitions = topic.partitions[start : start + COMMITTED_AT_ONCE]
             # A topic without partitions has its result, too, and its name costs time.
             if part and room < max(len(partitions), 1):
-                yield tuple(part)
+                yield part
                 part, room = [], COMMITTED_AT_ONCE
-            part.append(replace(topic, partitions=partitions))
+            part.append((topic, partitions))
             room -= max(len(partitions), 1)
-    yield tuple(part)
+    yield part
 
 
-def _result(topic: CommitTopic, codes: Iterator[ErrorCode]) -> TopicResult:
-    return TopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=tuple(PartitionResult(each.partition, next(codes)) for each in topic.partitions),
+def _response(request: OffsetCommitRequest, codes: Iterator[ErrorCode]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=_coded(OffsetCommitResponsePartition, topic.partitions, codes),
+            )
+            for topic in request.topics
+        )
     )
+
+
+def _transactional_response(request: TxnOffsetCommitRequest, codes: Iterator[ErrorCode]) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name, partitions=_coded(TxnOffsetCommitResponsePartition, topic.partitions, codes)
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _coded(kind: type[Coded], partitions: Sequence[Partition], codes: Iterator[ErrorCode]) -> tuple[Coded, ...]:
+    return tuple([kind(partition_index=each.partition_index, error_code=next(codes)) for each in partitions])
 
 
 def _ambiguous(group_id: str) -> FetchedGroup:
@@ -251,11 +309,40 @@ def _ambiguous(group_id: str) -> FetchedGroup:
     return FetchedGroup(group_id=group_id, error_code=ErrorCode.INVALID_REQUEST, error_message=reason)
 
 
-def _codes(decided: tuple[TopicResult, ...]) -> Iterator[ErrorCode]:
-    return (result.error_code for topic in decided for result in topic.partitions)
-
-
 def _with_offsets(topic: FetchedTopic) -> FetchedTopic:
     """Return the topic without partitions whose offsets are of an earlier topic with the same name."""
     there = (each for each in topic.partitions if each.offset != NO_OFFSET or each.error_code is not ErrorCode.NONE)
-    return replace(topic, partitions=tuple(there))
+    return structs.replace(topic, partitions=tuple(there))
+
+
+# --- Kafka's protocol --------------------------------------------------------------------------------------------
+
+
+def commit_refused(request: OffsetCommitRequest, refusal: Refusal) -> OffsetCommitResponse:
+    """Return the response with the refusal of each partition: it has no error code of its own."""
+    return _response(request, repeat(refusal.error_code))
+
+
+def transactional_commit_refused(request: TxnOffsetCommitRequest, refusal: Refusal) -> TxnOffsetCommitResponse:
+    """Likewise."""
+    return _transactional_response(request, repeat(refusal.error_code))
+
+
+def transactional_commit_to_version(
+    _: TxnOffsetCommitRequest, committed: TxnOffsetCommitResponse, version: int
+) -> TxnOffsetCommitResponse:
+    """Return the response with error codes that a client of this version understands."""
+    others = {code: other for code, (since, other) in _CODES_SINCE.items() if version < since}
+    if not others:
+        return committed
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    replace(each, error_code=others.get(each.error_code, each.error_code)) for each in topic.partitions
+                ),
+            )
+            for topic in committed.topics
+        )
+    )

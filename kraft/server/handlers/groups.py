@@ -82,8 +82,3 @@ class GroupsHandler:
 
     def served(self) -> list[Served]:
         return [DESCRIBE_GROUPS.served_by(self.describe)]
-
-
-def deletion_refused(request: DeleteGroupsRequest, refusal: Refusal) -> DeleteGroupsResponse:
-    results = (DeletableGroupResult(group_id=each, error_code=refusal.error_code) for each in request.groups_names)
-    return DeleteGroupsResponse(results=tuple(results))

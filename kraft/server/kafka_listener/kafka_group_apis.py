@@ -9,11 +9,8 @@ from kraft.server.kafka_listener.apis.describe_groups import DescribeGroupsApi
 from kraft.server.kafka_listener.apis.heartbeat import HeartbeatApi
 from kraft.server.kafka_listener.apis.join_group import JoinGroupApi
 from kraft.server.kafka_listener.apis.leave_group import LeaveGroupApi
-from kraft.server.kafka_listener.apis.offset_commit import OffsetCommitApi
-from kraft.server.kafka_listener.apis.offset_delete import OffsetDeleteApi
 from kraft.server.kafka_listener.apis.offset_fetch import OffsetFetchApi
 from kraft.server.kafka_listener.apis.sync_group import SyncGroupApi
-from kraft.server.kafka_listener.apis.txn_offset_commit import TxnOffsetCommitApi
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
@@ -22,10 +19,7 @@ def kafka_group_apis(handlers: GroupHandlers) -> dict[ApiKey, Api]:
     classic, consumer = handlers.classic, handlers.consumer
     groups, offsets = handlers.groups, handlers.offsets
     return {
-        ApiKey.OFFSET_COMMIT: OffsetCommitApi(offsets.commit),
-        ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitApi(offsets.commit),
         ApiKey.OFFSET_FETCH: OffsetFetchApi(offsets.fetch),
-        ApiKey.OFFSET_DELETE: OffsetDeleteApi(offsets.delete),
         ApiKey.JOIN_GROUP: JoinGroupApi(classic.join),
         ApiKey.SYNC_GROUP: SyncGroupApi(classic.sync),
         ApiKey.HEARTBEAT: HeartbeatApi(classic.heartbeat),

@@ -13,16 +13,12 @@ from typing import Any, Final
 
 from kraft.model.classic_groups import Heartbeat, JoinedGroup, JoinGroupRequest, OfferedProtocol, SyncGroup
 from kraft.model.committed_offsets import (
-    CommitPartition,
-    CommitTopic,
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicNames
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
@@ -34,6 +30,7 @@ from kraft.rpc.group_calls import (
 )
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.support.working_thread import WorkingThread
 
 ASK_S: Final = 2.0
@@ -133,12 +130,15 @@ class GroupMember(ABC):
 
     async def _commit(self) -> None:
         self.attempted = self.acknowledged + 1
-        partitions = tuple(CommitPartition(partition=each, offset=Offset(self.attempted)) for each in self._partitions)
+        partitions = tuple(
+            OffsetCommitRequestPartition(partition_index=each, committed_offset=self.attempted, committed_metadata=None)
+            for each in self._partitions
+        )
         request = OffsetCommitRequest(
             group_id=self.group_id,
             member_id=self._member_id,
-            generation=self._generation,
-            topics=(CommitTopic(name=self.topic, partitions=partitions),),
+            generation_id_or_member_epoch=self._generation,
+            topics=(OffsetCommitRequestTopic(name=self.topic, partitions=partitions),),
         )
         response = await self._call(OFFSET_COMMIT, request)
         for topic in response.topics:

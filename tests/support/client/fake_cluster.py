@@ -16,7 +16,6 @@ from kraft.log.format.record_batch import read_header
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
-from kraft.model.committed_offsets import OffsetResults, TxnOffsetCommitRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
@@ -49,6 +48,7 @@ from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from tests.support import cluster_images
 from tests.support.client.deletion_answers import deleted_records
 from tests.support.client.fake_admin import FakeAdmin
@@ -333,7 +333,7 @@ class FakeBroker:
         assert self.cluster.transactions is not None
         return self.cluster.transactions.commit_transactions(self.broker_id, request)
 
-    def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> OffsetResults:
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
         assert self.cluster.transactions is not None
         return self.cluster.transactions.txn_offset_commit(request)
 

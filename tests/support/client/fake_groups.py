@@ -26,6 +26,7 @@ from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import Served
 from kraft.rpc.group_calls import FIND_COORDINATOR
+from kraft.server.apis import serving
 from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupsView
 from kraft.server.handlers.broker_handlers import GroupHandlers
@@ -69,7 +70,7 @@ class FakeGroups:
         # Of a broker, only these are there.
         side: Any = SimpleNamespace(groups=handlers)
         rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]
-        served = [*handlers.served(), *(each.call.served_by(each.handler(side)) for each in rows if each.call)]
+        served = [*handlers.served(), *(serving.served(each.call, each, side) for each in rows if each.call)]
         self._calls: Mapping[str, Served] = {python_name(each.call.name): each for each in served}
         self._apply(self._shard.loaded(self.groups, self._context()))
 

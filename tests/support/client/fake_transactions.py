@@ -29,7 +29,6 @@ from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.coordinator.transactions.volatile import TransactionsDecision, TransactionsVolatile
 from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
-from kraft.model.committed_offsets import OffsetResults, PartitionResult, TopicResult, TxnOffsetCommitRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -37,8 +36,10 @@ from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
 )
+from kraft.server.handlers.committed_offsets import transactional_commit_refused
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from tests.support.client.coordinators import found
 from tests.support.client.fake_timers import FakeTimers
 
@@ -157,20 +158,17 @@ class FakeTransactions:
         is_fenced = response.error_code is ErrorCode.PRODUCER_FENCED
         return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else response.error_code
 
-    def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> OffsetResults:
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
         self.offset_requests.append(request)
         code = self.offset_errors.pop(0) if self.offset_errors else ErrorCode.NONE
         if code is ErrorCode.NONE:
             code = self.add(request.transactional_id, request.producer_id, request.producer_epoch, GROUP_PARTITION)
         pending = self._pending_offsets.setdefault(request.transactional_id, {})
-        results = []
         for topic in request.topics:
             for each in topic.partitions:
                 if code is ErrorCode.NONE:
-                    pending[request.group_id, TopicPartition(topic.name, each.partition)] = each.offset
-            partitions = tuple(PartitionResult(each.partition, code) for each in topic.partitions)
-            results.append(TopicResult(name=topic.name, partitions=partitions))
-        return OffsetResults(topics=tuple(results))
+                    pending[request.group_id, TopicPartition(topic.name, each.partition_index)] = each.committed_offset
+        return transactional_commit_refused(request, Refusal(code, ""))
 
     def _answer(self, broker_id: int, command: InitProducerId | EndTransaction | CommitTransactions) -> Any:
         if broker_id != self.coordinator_id:

@@ -18,7 +18,10 @@ from kraft.wire.schema.consumer_protocol import TopicPartition as AssignedTopic
 from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tests.support.client.coordinators import found
+from tests.support.client.offset_answers import commit_response, deletion_response
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -172,8 +175,8 @@ class ScriptedGroups:
         )
         return offsets.FetchedGroup(group_id=asked.group_id, topics=topics)
 
-    def offset_commit(self, request: offsets.OffsetCommitRequest) -> offsets.OffsetResults:
-        assert (request.member_id, request.generation) == ("", -1)
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        assert (request.member_id, request.generation_id_or_member_epoch) == ("", -1)
         group = self._cluster.scripted_groups.setdefault(
             request.group_id, ScriptedGroup(type="classic", protocol_type="")
         )
@@ -181,32 +184,21 @@ class ScriptedGroups:
             raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members")
         for topic in request.topics:
             for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition)
+                partition = TopicPartition(topic.name, each.partition_index)
                 if partition not in group.refused:
-                    group.offsets[partition] = each.offset
-        return self._results(group, request.topics)
+                    group.offsets[partition] = each.committed_offset
+        return commit_response(request, group.refused)
 
-    def offset_delete(self, request: offsets.DeleteOffsets) -> offsets.OffsetResults:
+    def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         group = self._own(request.group_id)
         if group is None:
             raise Refusal(NO_GROUP, f"no group {request.group_id}")
         for topic in request.topics:
-            for number in topic.partitions:
-                partition = TopicPartition(topic.name, number)
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
                 if partition not in group.refused:
                     group.offsets.pop(partition, None)
-        return self._results(group, request.topics)
-
-    def _results(
-        self, group: ScriptedGroup, topics: Iterable[offsets.CommitTopic | offsets.DeleteTopic]
-    ) -> offsets.OffsetResults:
-        results = []
-        for topic in topics:
-            numbers = [each if isinstance(each, int) else each.partition for each in topic.partitions]
-            codes = [group.refused.get(TopicPartition(topic.name, number), ErrorCode.NONE) for number in numbers]
-            partitions = tuple(map(offsets.PartitionResult, numbers, codes))
-            results.append(offsets.TopicResult(name=topic.name, partitions=partitions))
-        return offsets.OffsetResults(topics=tuple(results))
+        return deletion_response(request, group.refused)
 
     def _own(self, group_id: str) -> ScriptedGroup | None:
         if scripted_coordinator(self._cluster, group_id) != self._broker_id:

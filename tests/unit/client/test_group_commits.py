@@ -23,7 +23,11 @@ from tests.unit.client.members import GROUP, PROTOCOLS, RECORDS, cluster_with_or
 def commits(groups: FakeGroups) -> list[dict[str, int]]:
     """Return the offsets of each OffsetCommit, by partition."""
     return [
-        {f"{topic.name}-{each.partition}": each.offset for topic in command.topics for each in topic.partitions}
+        {
+            f"{topic.name}-{each.partition_index}": each.committed_offset
+            for topic in command.topics
+            for each in topic.partitions
+        }
         for command in groups.commands
         if isinstance(command, CommitOffsets)
     ]

@@ -15,9 +15,7 @@ from kraft.client.errors import (
     TransactionConflict,
 )
 from kraft.client.values import GroupMetadata, OffsetAndMetadata
-from kraft.model.committed_offsets import CommitPartition
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
 from tests.unit.client.clients import consumer_of, fill, read
@@ -35,10 +33,11 @@ async def test_offsets_count_once_their_transaction_is_committed() -> None:
         assert transactions.offsets == {("g", ORDERS): 5}
         (request,) = transactions.offset_requests
         assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("payments", 1, 0)
-        assert (request.member_id, request.generation, request.group_instance_id) == ("m", 3, "i")
+        assert (request.member_id, request.generation_id, request.group_instance_id) == ("m", 3, "i")
         (topic,) = request.topics
-        committed = CommitPartition(partition=0, offset=Offset(5), leader_epoch=LeaderEpoch(2), metadata="note")
-        assert topic.partitions == (committed,)
+        (each,) = topic.partitions
+        assert (topic.name, each.partition_index, each.committed_offset) == ("orders", 0, 5)
+        assert (each.committed_leader_epoch, each.committed_metadata) == (2, "note")
         assert ends(transactions) == [(0, True)], "the coordinator is asked, although no record was sent"
 
 

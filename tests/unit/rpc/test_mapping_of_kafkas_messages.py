@@ -4,12 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from kraft.rpc import calls
+from kraft.rpc import calls, group_calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2
 from kraft.wire import declaration as wire
 from kraft.wire.declaration import replace
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tests.support.quotas import alteration, asked
 from tests.unit.rpc.message_classes import message_class
 
@@ -120,3 +121,13 @@ def test_the_id_that_means_none_has_no_bytes() -> None:
     message.ids.append(b"short")
     with pytest.raises(ValueError, match="an id must have 16 bytes, not 5"):
         mapping.to_value(message)
+
+
+def test_a_field_of_older_versions_is_carried_if_the_proto_file_has_it() -> None:
+    mapping = group_calls.OFFSET_COMMIT.request
+    topics = (
+        OffsetCommitRequestTopic(name="orders", partitions=()),
+        OffsetCommitRequestTopic(topic_id=TOPIC_ID, partitions=()),
+    )
+    request = OffsetCommitRequest(group_id="g", member_id="", topics=topics)
+    assert mapping.to_value(mapping.to_message(request)) == request

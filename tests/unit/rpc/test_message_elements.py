@@ -17,7 +17,12 @@ def counted(message: Any, enough: int = ENOUGH) -> int:
 
 
 def test_elements_of_lists_inside_of_others_count() -> None:
-    topics = [groups_pb2.CommitTopic(partitions=[groups_pb2.CommitPartition()] * count) for count in (3, 0, 4)]
+    topics = [
+        groups_pb2.OffsetCommitRequest.OffsetCommitRequestTopic(
+            partitions=[groups_pb2.OffsetCommitRequest.OffsetCommitRequestPartition()] * count
+        )
+        for count in (3, 0, 4)
+    ]
     assert counted(groups_pb2.OffsetCommitRequest(group_id="g", topics=topics)) == 3 + 7
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.classic.group import GroupState
-from kraft.coordinator.classic.messages import Committer
 from kraft.coordinator.classic.offset_commits import (
     session_after_commit,
     validate_offset_commit,
     validate_offset_delete,
 )
 from kraft.coordinator.classic.timers import SessionTimer
+from kraft.coordinator.offsets.committer import Committer
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator
 

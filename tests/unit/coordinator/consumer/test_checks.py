@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.consumer.checks import Commit, check_offset_commit, check_offset_fetch
+from kraft.coordinator.consumer.checks import check_offset_commit, check_offset_fetch
 from kraft.coordinator.consumer.group import ConsumerGroup
+from kraft.coordinator.offsets.committer import Committer
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator, pair, partitions
 
@@ -17,12 +18,13 @@ def single() -> ConsumerGroup:
     return group.group
 
 
-def commit(member_id: str, epoch: int, **fields: Any) -> Commit:
-    return Commit(member_id=member_id, member_epoch=epoch, **({"partitions": partitions("a", 0)} | fields))
+def check_commit(group: ConsumerGroup, member_id: str, epoch: int, **fields: Any) -> None:
+    owned = fields.pop("partitions", partitions("a", 0))
+    check_offset_commit(group, Committer(member_id=member_id, generation=epoch, **fields), owned)
 
 
 def test_a_member_commits_and_fetches_offsets_in_its_epoch() -> None:
-    check_offset_commit(single(), commit("m1", 2))
+    check_commit(single(), "m1", 2)
     check_offset_fetch(single(), "m1", 2)
 
 
@@ -40,14 +42,14 @@ def test_commits_and_fetches_of_others_and_of_other_epochs_are_refused(
     member_id: str, epoch: int, error: ErrorCode
 ) -> None:
     with pytest.raises(Refusal) as committed:
-        check_offset_commit(single(), commit(member_id, epoch))
+        check_commit(single(), member_id, epoch)
     with pytest.raises(Refusal) as fetched:
         check_offset_fetch(single(), member_id, epoch)
     assert committed.value.error_code is fetched.value.error_code is error
 
 
 def test_anybody_commits_offsets_of_an_empty_group() -> None:
-    check_offset_commit(ConsumerGroup(group_id=GROUP), commit("", -1))
+    check_commit(ConsumerGroup(group_id=GROUP), "", -1)
 
 
 def test_anybody_fetches_offsets_who_names_no_member() -> None:
@@ -56,15 +58,15 @@ def test_anybody_fetches_offsets_who_names_no_member() -> None:
 
 def test_a_commit_without_a_place_for_the_epoch_is_refused() -> None:
     with pytest.raises(Refusal) as refusal:
-        check_offset_commit(single(), commit("m1", 3, api_version=8))
+        check_commit(single(), "m1", 3, api_version=8)
     assert refusal.value.error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_producer_that_names_no_member_commits_in_its_transaction() -> None:
-    check_offset_commit(single(), commit("", -1, is_transactional=True))
-    check_offset_commit(single(), commit("m1", 2, is_transactional=True, api_version=3))
+    check_commit(single(), "", -1, is_transactional=True)
+    check_commit(single(), "m1", 2, is_transactional=True, api_version=3)
     with pytest.raises(Refusal) as refusal:
-        check_offset_commit(single(), commit("m9", 2, is_transactional=True))
+        check_commit(single(), "m9", 2, is_transactional=True)
     assert refusal.value.error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -72,7 +74,7 @@ def test_a_member_that_lags_commits_what_it_has_owned_since_its_epoch_and_nothin
     group = pair()
     first, second = group.member("m1"), group.member("m2")
     assert (first.epoch, second.epoch) == (3, 3)
-    check_offset_commit(group.group, commit("m1", 3, partitions=first.assigned))
+    check_commit(group.group, "m1", 3, partitions=first.assigned)
     for member_id, epoch, committed in (
         ("m1", 2, first.assigned | second.assigned),
         ("m1", 2, second.assigned),
@@ -80,7 +82,7 @@ def test_a_member_that_lags_commits_what_it_has_owned_since_its_epoch_and_nothin
         ("m1", 1, first.assigned),
     ):
         with pytest.raises(Refusal) as refusal:
-            check_offset_commit(group.group, commit(member_id, epoch, partitions=committed))
+            check_commit(group.group, member_id, epoch, partitions=committed)
         assert refusal.value.error_code is ErrorCode.STALE_MEMBER_EPOCH
 
 
@@ -90,7 +92,7 @@ def test_a_member_still_commits_what_it_is_about_to_give_up() -> None:
     group.join("m2", "a")
     group.heartbeat("m1", 2)
     assert group.member("m1").pending_revocation
-    check_offset_commit(group.group, commit("m1", 2, partitions=partitions("a", 0, 1, 2, 3)))
+    check_commit(group.group, "m1", 2, partitions=partitions("a", 0, 1, 2, 3))
 
 
 def test_a_late_commit_of_what_another_member_owns_now_is_refused_in_the_same_epoch_too() -> None:
@@ -107,6 +109,6 @@ def test_a_late_commit_of_what_another_member_owns_now_is_refused_in_the_same_ep
     assert taken
     assert group.member("m1").epoch == 2
     with pytest.raises(Refusal) as refusal:
-        check_offset_commit(group.group, commit("m1", 3, partitions=taken))
+        check_commit(group.group, "m1", 3, partitions=taken)
     assert refusal.value.error_code is ErrorCode.STALE_MEMBER_EPOCH
-    check_offset_commit(group.group, commit("m1", 2, partitions=group.member("m1").owned))
+    check_commit(group.group, "m1", 2, partitions=group.member("m1").owned)

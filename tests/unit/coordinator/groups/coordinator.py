@@ -27,18 +27,15 @@ from kraft.coordinator.consumer.requests import HeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
-from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
+from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, DeleteOffsets, GroupCommand
 from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay, unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
-from kraft.coordinator.offsets.deletion import DeleteTopic
 from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
 from kraft.metadata.image import MetadataImage
-from kraft.model.committed_offsets import DeleteOffsets
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
+from tests.support import offset_commands
 from tests.unit.coordinator.consumer.coordinator import image_of
 
 Response = TypeVar("Response")
@@ -227,7 +224,7 @@ class Coordinator:
     def commit(self, offset: int = 5, topic: str = "orders", group_id: str = GROUP, **fields: Any) -> object:
         """Commit an offset of partition 0; return NONE, another code of that partition, or a refusal's code."""
         response: Any = self.replies[self.request(committing(offset, topic, group_id, **fields))]
-        return response.error_code if isinstance(response, Refusal) else response[0].partitions[0].error_code
+        return response.error_code if isinstance(response, Refusal) else response[0]
 
     def committed(self, topic: str = "orders", group_id: str = GROUP) -> int | None:
         committed = self.groups.offsets.offset(group_id, topic, 0)
@@ -237,9 +234,9 @@ class Coordinator:
         return self.replies[self.request(DeleteGroup(group_id=group_id))]
 
     def delete_offsets(self, topic: str = "orders", group_id: str = GROUP) -> object:
-        command = DeleteOffsets(group_id=group_id, topics=(DeleteTopic(topic, (0,)),))
+        command = DeleteOffsets(group_id=group_id, topics=(offset_commands.deletions(topic, 0),))
         response: Any = self.replies[self.request(command)]
-        return response.error_code if isinstance(response, Refusal) else response[0].partitions[0].error_code
+        return response.error_code if isinstance(response, Refusal) else response[0]
 
 
 def joining(member_id: str = "", group_id: str = GROUP, **fields: Any) -> JoinGroup:
@@ -269,5 +266,5 @@ def joining_consumer(member_id: str = "m", group_id: str = GROUP, **fields: Any)
 
 
 def committing(offset: int = 5, topic: str = "orders", group_id: str = GROUP, **fields: Any) -> CommitOffsets:
-    partition = CommitPartition(partition=0, offset=Offset(offset))
-    return CommitOffsets(group_id=group_id, topics=(CommitTopic(name=topic, partitions=(partition,)),), **fields)
+    topics = offset_commands.offsets(topic, offset_commands.offset(0, offset))
+    return offset_commands.committing(group_id, topics, **fields)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.messages import GroupDeleted, JoinedGroup, MemberIdRequired
-from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup
+from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.timers import GroupDeletionTimer
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
+from tests.support import offset_commands
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, replayed
 
 MANY = 9_000
@@ -13,9 +12,8 @@ MANY = 9_000
 
 def commit_many(shard: Coordinator) -> None:
     """Commit more offsets than have tombstones in one batch."""
-    partitions = tuple(CommitPartition(partition=number, offset=Offset(number)) for number in range(MANY))
-    topics = (CommitTopic(name="orders", partitions=partitions),)
-    shard.request(CommitOffsets(group_id=GROUP, topics=topics))
+    partitions = (offset_commands.offset(number, number) for number in range(MANY))
+    shard.request(offset_commands.committing(GROUP, offset_commands.offsets("orders", *partitions)))
 
 
 def test_a_group_that_does_not_exist_is_not_deleted() -> None:

@@ -5,12 +5,11 @@ from itertools import islice
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
-from kraft.coordinator.groups.commands import CommitOffsets, DeleteTopicOffsets
+from kraft.coordinator.groups.commands import DeleteTopicOffsets
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.timers import ExpiryTimer, TopicDeletionTimer
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
 from kraft.coordinator.offsets.tombstones import TOMBSTONES_BYTES_MAX
-from kraft.model.ids import Offset
+from tests.support import offset_commands
 from tests.unit.coordinator.consumer.coordinator import topic_id
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, replayed
 
@@ -140,8 +139,8 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_all_groups() -> None:
 
 def test_more_offsets_of_one_group_than_fit_into_a_batch_are_deleted_in_several() -> None:
     shard = Coordinator()
-    partitions = tuple(CommitPartition(partition=number, offset=Offset(number)) for number in range(6_000))
-    shard.request(CommitOffsets(group_id=GROUP, topics=(CommitTopic(name="orders", partitions=partitions),)))
+    partitions = (offset_commands.offset(number, number) for number in range(6_000))
+    shard.request(offset_commands.committing(GROUP, offset_commands.offsets("orders", *partitions)))
     del shard.batches[:]
     ticket = shard.request(DeleteTopicOffsets(topics={"orders": topic_id("orders")}))
     shard.advance(0)

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
+from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
-from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
+from tests.support import offset_commands
 
 ORDERS, ORDERS_AGAIN = TopicId(UUID(int=1)), TopicId(UUID(int=2))
 METADATA_MAX = 10
@@ -28,11 +30,9 @@ def _replayed(offsets: CommittedOffsets, record: GroupRecord) -> CommittedOffset
 
 
 def committing(
-    partition: int = 0, offset: int = 5, leader_epoch: int = NO_LEADER_EPOCH, metadata: str | None = None
-) -> CommitPartition:
-    return CommitPartition(
-        partition=partition, offset=Offset(offset), leader_epoch=LeaderEpoch(leader_epoch), metadata=metadata
-    )
+    partition: int = 0, offset: int = 5, leader_epoch: int = -1, metadata: str | None = None
+) -> OffsetCommitRequestPartition:
+    return offset_commands.offset(partition, offset, leader_epoch=leader_epoch, metadata=metadata)
 
 
 def with_commit(
@@ -41,11 +41,11 @@ def with_commit(
     topic: str,
     *partitions: int,
     now_ms: int = 1000,
-    retention_time_ms: int | None = None,
+    retention_time_ms: int = NO_RETENTION_TIME,
     topic_id: TopicId | None = None,
 ) -> CommittedOffsets:
     """The offsets after the group has committed offset 5 of these partitions."""
-    topics = [CommitTopic(name=topic, topic_id=topic_id, partitions=tuple(map(committing, partitions)))]
+    topics = [offset_commands.offsets(topic, *map(committing, partitions), topic_id=topic_id)]
     decided = commit(
         group, topics, now_ms=now_ms, metadata_length_max=METADATA_MAX, retention_time_ms=retention_time_ms
     )

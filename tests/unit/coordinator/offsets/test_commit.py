@@ -5,18 +5,22 @@ import pytest
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import encode
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit, commit_bytes_min
+from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit, commit_bytes_min
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
-from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
+from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
+from tests.support.offset_commands import offsets
 from tests.unit.coordinator.offsets.building import METADATA_MAX, ORDERS, committing, replayed
 
 
 def commit_orders(
-    *partitions: CommitPartition, retention_time_ms: int | None = None, topic_id: TopicId | None = None
+    *partitions: OffsetCommitRequestPartition,
+    retention_time_ms: int = NO_RETENTION_TIME,
+    topic_id: TopicId | None = None,
 ) -> DecidedOffsets:
-    topics = [CommitTopic(name="orders", topic_id=topic_id, partitions=partitions)]
+    topics = [offsets("orders", *partitions, topic_id=topic_id)]
     return commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX, retention_time_ms=retention_time_ms)
 
 
@@ -33,27 +37,28 @@ def test_a_commit_is_one_record_and_one_result_for_each_partition() -> None:
                 OffsetCommitValue(offset=7, leader_epoch=2, metadata="mine", commit_timestamp=1000, topic_id=ORDERS),
             ),
         ),
-        topics=(TopicResult(name="orders", topic_id=ORDERS, partitions=(PartitionResult(3, ErrorCode.NONE),)),),
+        codes=(ErrorCode.NONE,),
     )
 
 
 def test_results_are_in_the_order_of_the_request() -> None:
     topics = [
-        CommitTopic(name="orders", partitions=(committing(4), committing(1))),
-        CommitTopic(name="bills", partitions=(committing(2),)),
+        offsets("orders", committing(4), committing(1)),
+        offsets("bills", committing(2)),
     ]
     decided = commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX)
-    assert [(topic.name, [each.partition for each in topic.partitions]) for topic in decided.topics] == [
-        ("orders", [4, 1]),
-        ("bills", [2]),
+    written = [
+        (each.key.topic, each.key.partition) for each in decided.records if isinstance(each.key, OffsetCommitKey)
     ]
+    assert written == [("orders", 4), ("orders", 1), ("bills", 2)]
+    assert decided.codes == (ErrorCode.NONE,) * 3
 
 
 def test_only_the_partition_with_too_long_metadata_is_refused() -> None:
     decided = commit_orders(committing(0, metadata="x" * 11), committing(1, metadata="x" * 10))
-    assert decided.topics[0].partitions == (
-        PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        PartitionResult(1, ErrorCode.NONE),
+    assert decided.codes == (
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.NONE,
     )
     assert list(replayed(decided.records).topics("billing")["orders"]) == [1]
 
@@ -64,11 +69,11 @@ def test_the_length_of_metadata_is_counted_in_utf_16(metadata: str, fits: bool) 
 
 
 def test_metadata_that_fits_into_no_old_record_is_refused_whatever_the_limit() -> None:
-    topics = [CommitTopic(name="orders", partitions=(committing(0, metadata="é" * 16_384), committing(1)))]
+    topics = [offsets("orders", committing(0, metadata="é" * 16_384), committing(1))]
     decided = commit("billing", topics, now_ms=1000, metadata_length_max=2**31 - 1)
-    assert decided.topics[0].partitions == (
-        PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        PartitionResult(1, ErrorCode.NONE),
+    assert decided.codes == (
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.NONE,
     )
 
 
@@ -111,14 +116,14 @@ def test_any_retention_time_gives_a_timestamp_that_fits_into_a_record(retention_
 
 def test_of_two_commits_of_a_partition_in_one_request_the_last_is_kept() -> None:
     decided = commit_orders(committing(0, 7), committing(0, 6))
-    assert decided.topics[0].partitions == (PartitionResult(0, ErrorCode.NONE), PartitionResult(0, ErrorCode.NONE))
+    assert decided.codes == (ErrorCode.NONE, ErrorCode.NONE)
     found = committed(decided)
     assert found is not None
     assert found.offset == 6
 
 
 def test_the_least_size_of_a_commit_is_below_what_it_writes() -> None:
-    topics = [CommitTopic(name="orders", partitions=tuple(committing(each, metadata="") for each in range(100)))]
+    topics = [offsets("orders", *(committing(each, metadata="") for each in range(100)))]
     decided = commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX)
     written = sum(len(key) + len(value or b"") for key, value in map(encode, decided.records))
     assert written * 2 // 3 < commit_bytes_min("billing", topics) <= written

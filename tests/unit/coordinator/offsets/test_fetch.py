@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator.offsets.commit import CommitTopic, commit
+from kraft.coordinator.offsets.commit import commit
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
 from kraft.coordinator.offsets.fetch import FetchedPartition, FetchedTopic, FetchTopic, fetch
 from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from tests.support import offset_commands
 from tests.unit.coordinator.offsets.building import ORDERS, ORDERS_AGAIN, committing, replayed, with_commit
 
 
 def test_offsets_are_returned_as_they_were_committed_in_the_order_of_the_request() -> None:
-    topics = [CommitTopic(name="orders", partitions=(committing(3, 7, 2, "mine"), committing(4, 8)))]
+    topics = [offset_commands.offsets("orders", committing(3, 7, 2, "mine"), committing(4, 8))]
     offsets = replayed(commit("billing", topics, now_ms=1000, metadata_length_max=10).records)
     assert fetch(offsets, "billing", [FetchTopic(name="orders", partitions=(4, 3))]) == (
         FetchedTopic(

@@ -16,15 +16,17 @@ from msgspec import Struct
 
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import OffsetCommitKey
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
+from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
-from kraft.coordinator.offsets.deletion import DeleteTopic, delete, delete_group, on_topics_deleted
+from kraft.coordinator.offsets.deletion import delete, delete_group, on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP, GroupFacts
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
+from tests.support.offset_commands import deletions, offsets
 from tests.support.searches import assert_met
 from tests.unit.coordinator.offsets.building import (
     METADATA_MAX,
@@ -97,46 +99,46 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
         topic=topics,
         partitions=commits,
         topic_id=topic_ids,
-        retention_time_ms=st.none() | st.integers(0, 300),
+        retention_time_ms=st.just(NO_RETENTION_TIME) | st.integers(0, 300),
     )
     def commit(
         self,
         group: str,
         topic: str,
-        partitions: list[CommitPartition],
+        partitions: list[OffsetCommitRequestPartition],
         topic_id: TopicId | None,
-        retention_time_ms: int | None,
+        retention_time_ms: int,
     ) -> None:
         decided = commit(
             group,
-            [CommitTopic(name=topic, topic_id=topic_id, partitions=tuple(partitions))],
+            [offsets(topic, *partitions, topic_id=topic_id)],
             now_ms=self.now_ms,
             metadata_length_max=METADATA_MAX,
             retention_time_ms=retention_time_ms,
         )
         codes = []
         for each in partitions:
-            metadata = each.metadata or ""
+            metadata = each.committed_metadata or ""
             if len(metadata) > METADATA_MAX:
                 codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             codes.append(ErrorCode.NONE)
-            self.model[group, topic, each.partition] = (
-                Row(each.offset, each.leader_epoch, metadata, self.now_ms, -1, topic_id)
-                if retention_time_ms is None
-                else Row(each.offset, -1, metadata, self.now_ms, self.now_ms + retention_time_ms, None)
+            self.model[group, topic, each.partition_index] = (
+                Row(each.committed_offset, each.committed_leader_epoch, metadata, self.now_ms, -1, topic_id)
+                if retention_time_ms == NO_RETENTION_TIME
+                else Row(each.committed_offset, -1, metadata, self.now_ms, self.now_ms + retention_time_ms, None)
             )
-        self.check_results(decided, topic, [each.partition for each in partitions], codes)
+        self.check_codes(decided, codes)
         self.append(decided.records)
 
     @has_offsets
     @rule(group=groups, topic=topics, partitions=st.lists(st.sampled_from(PARTITIONS)), subscribed=subscriptions)
     def delete(self, group: str, topic: str, partitions: list[int], subscribed: frozenset[str] | None) -> None:
         facts = GroupFacts(empty=False, subscribed_topics=subscribed)
-        decided = delete(self.offsets, group, facts, [DeleteTopic(topic, tuple(partitions))])
+        decided = delete(self.offsets, group, facts, [deletions(topic, *partitions)])
         refused = subscribed is None or topic in subscribed
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if refused else ErrorCode.NONE
-        self.check_results(decided, topic, partitions, [code] * len(partitions))
+        self.check_codes(decided, [code] * len(partitions))
         if not refused:
             self.remove("deleted", ((group, topic, partition) for partition in partitions))
         self.append(decided.records)
@@ -261,14 +263,8 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
         for place in gone:
             self.happened[why] += self.model.pop(place, None) is not None
 
-    def check_results(
-        self, decided: DecidedOffsets, topic: str, partitions: list[int], codes: Sequence[ErrorCode]
-    ) -> None:
-        (result,) = decided.topics
-        assert result.name == topic
-        assert [(each.partition, each.error_code) for each in result.partitions] == list(
-            zip(partitions, codes, strict=True)
-        )
+    def check_codes(self, decided: DecidedOffsets, codes: Sequence[ErrorCode]) -> None:
+        assert decided.codes == tuple(codes)
         self.happened.update(code.name for code in codes)
 
 

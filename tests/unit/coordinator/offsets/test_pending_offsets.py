@@ -11,13 +11,14 @@ from msgspec import Struct
 
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
-from kraft.coordinator.offsets.deletion import DeleteTopic, delete, delete_group, on_topics_deleted
+from kraft.coordinator.offsets.deletion import delete, delete_group, on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch, fetch_stable
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP
 from kraft.coordinator.offsets.pending_offsets import NO_PENDING_OFFSETS
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
+from tests.support.offset_commands import deletions
 from tests.unit.coordinator.offsets.building import ORDERS, ORDERS_AGAIN, contents, places, replayed
 
 
@@ -211,7 +212,7 @@ def test_an_expired_offset_is_kept_while_another_is_pending() -> None:
 
 
 def test_pending_offsets_are_deleted_on_request_and_with_their_group() -> None:
-    topics = [DeleteTopic("orders", (0, 1))]
+    topics = [deletions("orders", 0, 1)]
     offsets = after(Commit(3, partition=2), offsets=PENDING)
     assert places(delete(offsets, "billing", SIMPLE_GROUP, topics).records) == [("billing", "orders", 0)]
     tombstones = delete_group(offsets, "billing").records

@@ -11,16 +11,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.coordinator.groups import offset_requests
-from kraft.coordinator.groups.commands import CommitOffsets
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
 from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted, SyncGroup
-from kraft.model.committed_offsets import CommitPartition, CommitTopic, FetchGroup, FetchTopic, OffsetFetchRequest
+from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, TopicId
+from kraft.model.ids import TopicId
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from tests.support import offset_commands
 from tests.support.cluster_images import ORDERS, with_topic
 from tests.support.server.group_broker import GROUP, GroupBroker, joining
 from tests.support.server.replicas import DEFAULTS, lead, settle
@@ -29,10 +30,16 @@ from tests.unit.server.coordinator.coordinating import append_foreign
 INVOICES = TopicId(UUID(int=300))
 
 
+def committing(topic: str, *offsets: int) -> OffsetCommitRequest:
+    """Commit offsets of partition 0."""
+    topics = (
+        OffsetCommitRequestTopic(name=topic, partitions=tuple(offset_commands.offset(0, each) for each in offsets)),
+    )
+    return OffsetCommitRequest(group_id=GROUP, member_id="", topics=topics)
+
+
 async def commit(broker: GroupBroker, offset: int, topic: str = "orders") -> None:
-    partitions = (CommitPartition(partition=0, offset=Offset(offset)),)
-    command = CommitOffsets(group_id=GROUP, topics=(CommitTopic(name=topic, partitions=partitions),))
-    await broker.handlers.offsets.commit(command)
+    await broker.handlers.offsets.commit(committing(topic, offset), 10)
 
 
 async def committed(broker: GroupBroker, topic: str = "orders") -> int:
@@ -148,12 +155,11 @@ async def test_a_commit_of_more_offsets_than_fit_into_a_batch_is_refused_before_
 ) -> None:
     async with GroupBroker(tmp_path) as broker:
         accept_batches_of(broker, 20_000)
-        partitions = tuple(CommitPartition(partition=0, offset=Offset(each)) for each in range(1_000))
-        command = CommitOffsets(group_id=GROUP, topics=(CommitTopic(name="orders", partitions=partitions),))
+        command = committing("orders", *range(1_000))
         with monkeypatch.context() as patched:
             patched.setattr(offset_requests, "commit", None)
             with pytest.raises(Refusal, match="its log accepts"):
-                await broker.handlers.offsets.commit(command)
+                await broker.handlers.offsets.commit(command, 10)
         await commit(broker, 5)
         assert await committed(broker) == 5
 

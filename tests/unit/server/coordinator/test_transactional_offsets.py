@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
 from kraft.coordinator.groups.replicated import Groups
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted
 from kraft.model.committed_offsets import (
-    CommitPartition,
-    CommitTopic,
-    DeleteOffsets,
-    DeleteTopic,
     FetchedPartition,
     FetchGroup,
     FetchTopic,
     OffsetFetchRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import TopicPartition
 from kraft.server.coordinator import offset_verification
 from kraft.server.coordinator.offset_verification import OffsetVerification
+from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
+from tests.support import offset_commands
+from tests.support.offset_commands import offset_in_transaction
 from tests.support.server.fake_transactions import Asked
 from tests.support.server.group_broker import GROUP, GroupBroker
 from tests.support.server.replicas import fetched, follow, lead, settle
@@ -41,25 +41,29 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 async def commit(broker: GroupBroker, offset: int, *, partition: int = 0, **fields: Any) -> ErrorCode:
     """Commit an offset with a producer's transaction."""
-    partitions = (CommitPartition(partition=partition, offset=Offset(offset)),)
-    command = CommitTransactionOffsets(
-        transactional_id=f"id {fields.get('producer_id', PRODUCER)}",
-        group_id=GROUP,
-        topics=(CommitTopic(name="orders", partitions=partitions),),
-        **{"producer_id": PRODUCER, "producer_epoch": 0, **fields},
+    version = 5 if fields.pop("adds_partition", True) else 4
+    topic = TxnOffsetCommitRequestTopic(name="orders", partitions=(offset_in_transaction(partition, offset, None),))
+    request = TxnOffsetCommitRequest(
+        **{
+            "transactional_id": f"id {fields.get('producer_id', PRODUCER)}",
+            "group_id": GROUP,
+            "topics": (topic,),
+            "producer_id": PRODUCER,
+            "producer_epoch": 0,
+            **fields,
+        }
     )
     try:
-        (topic,) = (await broker.handlers.offsets.commit(command)).topics
+        (result,) = (await broker.handlers.offsets.commit_in_transaction(request, version)).topics
     except Refusal as refusal:
         return refusal.error_code
-    return topic.partitions[0].error_code
+    return ErrorCode(result.partitions[0].error_code)
 
 
 async def commit_alone(broker: GroupBroker, offset: int, partition: int = 0) -> None:
     """Commit an offset without a transaction."""
-    partitions = (CommitPartition(partition=partition, offset=Offset(offset)),)
-    command = CommitOffsets(group_id=GROUP, topics=(CommitTopic(name="orders", partitions=partitions),))
-    await broker.handlers.offsets.commit(command)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=(offset_commands.offset(partition, offset),))
+    await broker.handlers.offsets.commit(OffsetCommitRequest(group_id=GROUP, member_id="", topics=(topic,)), 10)
 
 
 def marker(is_commit: bool = True, producer_id: int = PRODUCER, epoch: int = 0, coordinator_epoch: int = 1) -> bytes:
@@ -144,10 +148,10 @@ async def test_the_member_is_checked_if_the_request_names_it(tmp_path: Path) -> 
     async with GroupBroker(tmp_path) as broker:
         member_id = await broker.stable()
         assert await commit(broker, 5) is ErrorCode.NONE
-        assert await commit(broker, 5, member_id=member_id, generation=1) is ErrorCode.NONE
-        assert await commit(broker, 5, member_id=member_id, generation=0) is ErrorCode.ILLEGAL_GENERATION
-        assert await commit(broker, 5, member_id="x", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
-        unknown: dict[str, Any] = {"group_instance_id": "x", "member_id": member_id, "generation": 1}
+        assert await commit(broker, 5, member_id=member_id, generation_id=1) is ErrorCode.NONE
+        assert await commit(broker, 5, member_id=member_id, generation_id=0) is ErrorCode.ILLEGAL_GENERATION
+        assert await commit(broker, 5, member_id="x", generation_id=1) is ErrorCode.UNKNOWN_MEMBER_ID
+        unknown: dict[str, Any] = {"group_instance_id": "x", "member_id": member_id, "generation_id": 1}
         assert await commit(broker, 5, **unknown) is ErrorCode.UNKNOWN_MEMBER_ID
         assert await commit(broker, 5, partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -155,15 +159,15 @@ async def test_the_member_is_checked_if_the_request_names_it(tmp_path: Path) -> 
 async def test_an_old_epoch_of_the_consumer_protocol_is_an_illegal_generation(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         joined = await broker.join_consumer()
-        assert await commit(broker, 5, member_id="m", generation=joined.member_epoch) is ErrorCode.NONE
+        assert await commit(broker, 5, member_id="m", generation_id=joined.member_epoch) is ErrorCode.NONE
         stale = joined.member_epoch + 1
-        assert await commit(broker, 5, member_id="m", generation=stale) is ErrorCode.ILLEGAL_GENERATION
+        assert await commit(broker, 5, member_id="m", generation_id=stale) is ErrorCode.ILLEGAL_GENERATION
         assert await commit(broker, 5) is ErrorCode.NONE
 
 
 async def test_a_generation_of_a_group_that_does_not_exist_is_illegal(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        assert await commit(broker, 5, member_id="m", generation=1) is ErrorCode.ILLEGAL_GENERATION
+        assert await commit(broker, 5, member_id="m", generation_id=1) is ErrorCode.ILLEGAL_GENERATION
         assert await commit(broker, 5) is ErrorCode.NONE, "it becomes a simple group"
 
 
@@ -312,10 +316,11 @@ async def test_a_load_finds_the_state_that_was_before_it(tmp_path: Path, seed: i
                 case "ended":
                     await end(broker, producer_id=producer_id, is_commit=random.random() < 0.6)
                 case "deleted":
-                    topics = (DeleteTopic("orders", (partition,)),)
+                    asked = (OffsetDeleteRequestPartition(partition_index=partition),)
+                    topics = (OffsetDeleteRequestTopic(name="orders", partitions=asked),)
                     with suppress(Refusal):
                         # There may be no group.
-                        await broker.handlers.offsets.delete(DeleteOffsets(group_id=GROUP, topics=topics))
+                        await broker.handlers.offsets.delete(OffsetDeleteRequest(group_id=GROUP, topics=topics))
                 case _:
                     pass
             before = broker.coordinators.view(GROUP).latest

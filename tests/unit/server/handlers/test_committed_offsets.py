@@ -6,50 +6,72 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from msgspec.structs import replace
 
-from kraft.coordinator.groups.commands import CommitOffsets
 from kraft.metadata.records import TopicDeleted
 from kraft.model.committed_offsets import (
-    CommitPartition,
-    CommitTopic,
-    DeleteOffsets,
-    DeleteTopic,
     FetchedGroup,
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
     OffsetFetchRequest,
-    OffsetResults,
-    TxnOffsetCommitRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, TopicId
-from kraft.rpc.group_calls import OFFSET_COMMIT, TXN_OFFSET_COMMIT
-from kraft.server.handlers.committed_offsets import COMMITTED_AT_ONCE
+from kraft.model.ids import TopicId
+from kraft.server.handlers.committed_offsets import (
+    COMMITTED_AT_ONCE,
+    commit_refused,
+    transactional_commit_refused,
+    transactional_commit_to_version,
+)
+from kraft.wire.declaration import ZERO_UUID, replace
+from kraft.wire.schema.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kraft.wire.schema.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from tests.support.cluster_images import ORDERS, with_topic
+from tests.support.offset_commands import offset, offset_in_transaction
 from tests.support.server.group_broker import GROUP, GroupBroker
 from tests.support.server.replicas import settle
 from tests.support.turn_counter import TurnCounter
 
+NEWEST = OffsetCommitRequest.versions.last
 UNKNOWN_ID = TopicId(UUID(int=404))
 NEW_ID = TopicId(UUID(int=101))
 
 Fetched = dict[tuple[str, int], tuple[int, ErrorCode]]
 
 
-def committing(*topics: CommitTopic, group_id: str = GROUP, **fields: Any) -> CommitOffsets:
-    return CommitOffsets(group_id=group_id, topics=topics, **fields)
+def committing(*topics: OffsetCommitRequestTopic, group_id: str = GROUP, **fields: Any) -> OffsetCommitRequest:
+    return OffsetCommitRequest(**{"group_id": group_id, "member_id": "", "topics": topics, **fields})
 
 
-def offsets_of(name: str, topic_id: TopicId | None = None, **offsets: int) -> CommitTopic:
+def offsets_of(name: str, topic_id: UUID = ZERO_UUID, **offsets: int) -> OffsetCommitRequestTopic:
     """The offsets are named `p0`, `p1` ..."""
-    partitions = (CommitPartition(partition=int(each[1:]), offset=Offset(number)) for each, number in offsets.items())
-    return CommitTopic(name=name, topic_id=topic_id, partitions=tuple(partitions))
+    partitions = (offset(int(each[1:]), number) for each, number in offsets.items())
+    return OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=tuple(partitions))
 
 
-def codes(results: OffsetResults) -> list[tuple[str, TopicId | None, list[ErrorCode]]]:
-    return [(each.name, each.topic_id, [found.error_code for found in each.partitions]) for each in results.topics]
+def codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> list[tuple[str, list[int]]]:
+    return [(each.name, [found.error_code for found in each.partitions]) for each in response.topics]
+
+
+def deleting(group_id: str, **topics: tuple[int, ...]) -> OffsetDeleteRequest:
+    asked = (
+        OffsetDeleteRequestTopic(
+            name=name, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
+        )
+        for name, numbers in topics.items()
+    )
+    return OffsetDeleteRequest(group_id=group_id, topics=tuple(asked))
 
 
 async def fetched(broker: GroupBroker, *topics: FetchTopic, require_stable: bool = False, **group: Any) -> FetchedGroup:
@@ -70,9 +92,9 @@ def offsets_in(group: FetchedGroup) -> Fetched:
 async def test_offsets_of_partitions_that_exist_are_committed(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         command = committing(offsets_of("orders", p0=5, p9=6), offsets_of("nowhere", p0=7))
-        assert codes(await broker.handlers.offsets.commit(command)) == [
-            ("orders", None, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
-            ("nowhere", None, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        assert codes(await broker.handlers.offsets.commit(command, NEWEST)) == [
+            ("orders", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+            ("nowhere", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ]
         assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
 
@@ -80,9 +102,9 @@ async def test_offsets_of_partitions_that_exist_are_committed(tmp_path: Path) ->
 async def test_topics_may_be_given_by_id(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         command = committing(offsets_of("", ORDERS, p1=5, p2=6), offsets_of("", UNKNOWN_ID, p0=7))
-        assert codes(await broker.handlers.offsets.commit(command)) == [
-            ("", ORDERS, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
-            ("", UNKNOWN_ID, [ErrorCode.UNKNOWN_TOPIC_ID]),
+        assert codes(await broker.handlers.offsets.commit(command, NEWEST)) == [
+            ("", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+            ("", [ErrorCode.UNKNOWN_TOPIC_ID]),
         ]
         asked = [FetchTopic(name="", topic_id=each, partitions=(1,)) for each in (ORDERS, UNKNOWN_ID)]
         known, unknown = (await fetched(broker, *asked)).topics
@@ -92,47 +114,43 @@ async def test_topics_may_be_given_by_id(tmp_path: Path) -> None:
 
 async def test_a_commit_without_a_partition_that_exists_does_not_ask_for_its_group(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        command = committing(offsets_of("nowhere", p0=7), generation=9, member_id="stranger")
-        (result,) = codes(await broker.handlers.offsets.commit(command))
-        assert result[2] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        command = committing(offsets_of("nowhere", p0=7), generation_id_or_member_epoch=9, member_id="stranger")
+        (result,) = codes(await broker.handlers.offsets.commit(command, NEWEST))
+        assert result[1] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def test_only_members_of_the_generation_commit(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         member_id = await broker.stable()
-        command = committing(offsets_of("orders", p0=5), member_id=member_id, generation=1)
-        await broker.handlers.offsets.commit(command)
+        command = committing(offsets_of("orders", p0=5), member_id=member_id, generation_id_or_member_epoch=1)
+        await broker.handlers.offsets.commit(command, NEWEST)
         for refused, code in (
-            (replace(command, generation=0), ErrorCode.ILLEGAL_GENERATION),
+            (replace(command, generation_id_or_member_epoch=0), ErrorCode.ILLEGAL_GENERATION),
             (replace(command, member_id="stranger"), ErrorCode.UNKNOWN_MEMBER_ID),
         ):
             with pytest.raises(Refusal) as caught:
-                await broker.handlers.offsets.commit(refused)
+                await broker.handlers.offsets.commit(refused, NEWEST)
             assert caught.value.error_code is code
         assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
 
 
-async def test_a_request_over_grpc_is_a_commit_without_a_retention_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "adds"), [(0, False), (4, False), (5, True)])
+async def test_offsets_of_a_transaction_do_not_count_until_it_ends(version: int, adds: bool, tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        (served,) = (each for each in broker.handlers.served() if each.call is OFFSET_COMMIT)
-        await served.handler(OffsetCommitRequest(group_id=GROUP, topics=(offsets_of("orders", p0=5),)))
-        assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
-
-
-async def test_offsets_of_a_transaction_over_grpc_are_unstable_until_it_ends(tmp_path: Path) -> None:
-    async with GroupBroker(tmp_path) as broker:
-        (served,) = (each for each in broker.handlers.served() if each.call is TXN_OFFSET_COMMIT)
+        partition = offset_in_transaction(0, 5, None)
         request = TxnOffsetCommitRequest(
             group_id=GROUP,
-            topics=(offsets_of("orders", p0=5), offsets_of("none", p0=5)),
+            topics=tuple(
+                TxnOffsetCommitRequestTopic(name=each, partitions=(partition,)) for each in ("orders", "none")
+            ),
             transactional_id="t",
             producer_id=7,
             producer_epoch=0,
         )
-        results = await served.handler(request)
+        results = await broker.handlers.offsets.commit_in_transaction(request, version)
         codes = [each.error_code for topic in results.topics for each in topic.partitions]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert [asked.adds for asked in broker.transactions.asked] == [True]
+        assert [asked.adds for asked in broker.transactions.asked] == [adds]
         assert offsets_in(await fetched(broker)) == {}
 
 
@@ -145,7 +163,7 @@ async def test_partitions_without_an_offset_and_groups_that_do_not_exist_have_no
 
 async def test_offsets_of_an_earlier_topic_with_the_same_name_are_not_returned(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5)))
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5)), NEWEST)
         broker.image = broker.image.replay([TopicDeleted(topic_id=ORDERS)])
         assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
         broker.image = with_topic(broker.image, [1], topic_id=NEW_ID)
@@ -157,7 +175,7 @@ async def test_offsets_of_an_earlier_topic_with_the_same_name_are_not_returned(t
 
 async def test_a_group_is_fetched_once_however_often_it_is_named(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5)))
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5)), NEWEST)
         all_topics = FetchGroup(group_id=GROUP, all_topics=True)
         other = FetchGroup(group_id="other", all_topics=True)
         some = FetchGroup(group_id="other", topics=(FetchTopic(name="orders", partitions=(0,)),))
@@ -171,7 +189,7 @@ async def test_a_group_is_fetched_once_however_often_it_is_named(tmp_path: Path)
 async def test_an_offset_about_to_be_committed_is_not_stable(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path, sync_before_ack=True) as broker:
         committed = committing(offsets_of("orders", p0=5, p1=6))
-        commit = asyncio.create_task(broker.handlers.offsets.commit(committed))
+        commit = asyncio.create_task(broker.handlers.offsets.commit(committed, NEWEST))
         await settle()
         asked = FetchTopic(name="orders", partitions=(0,))
         assert offsets_in(await fetched(broker, asked)) == {("orders", 0): (-1, ErrorCode.NONE)}
@@ -196,11 +214,11 @@ async def test_a_member_of_the_consumer_protocol_fetches_in_its_epoch(tmp_path: 
 
 async def test_offsets_are_deleted(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)))
-        command = DeleteOffsets(group_id=GROUP, topics=(DeleteTopic("orders", (1, 9)), DeleteTopic("nowhere", (0,))))
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)), NEWEST)
+        command = deleting(GROUP, orders=(1, 9), nowhere=(0,))
         assert codes(await broker.handlers.offsets.delete(command)) == [
-            ("orders", None, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
-            ("nowhere", None, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+            ("orders", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+            ("nowhere", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ]
         assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
 
@@ -212,7 +230,7 @@ async def test_offsets_of_a_group_that_does_not_exist_are_not_deleted(
     group_id: str, code: ErrorCode, tmp_path: Path
 ) -> None:
     async with GroupBroker(tmp_path) as broker:
-        command = DeleteOffsets(group_id=group_id, topics=(DeleteTopic("orders", (0,)),))
+        command = deleting(group_id, orders=(0,))
         with pytest.raises(Refusal) as caught:
             await broker.handlers.offsets.delete(command)
         assert caught.value.error_code is code
@@ -224,14 +242,16 @@ async def test_offsets_of_many_partitions_are_committed_some_at_a_time(tmp_path:
         many = replace(large, partitions=large.partitions * COMMITTED_AT_ONCE)
         unknown = offsets_of("unknown", p0=1)
         async with TurnCounter() as others:
-            results = await broker.handlers.offsets.commit(committing(unknown, many, offsets_of("orders"), unknown))
+            results = await broker.handlers.offsets.commit(
+                committing(unknown, many, offsets_of("orders"), unknown), NEWEST
+            )
         assert others.turns >= 3
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert codes(results) == [
-            ("unknown", None, [missing]),
-            ("orders", None, [ErrorCode.NONE, ErrorCode.NONE, missing] * COMMITTED_AT_ONCE),
-            ("orders", None, []),
-            ("unknown", None, [missing]),
+            ("unknown", [missing]),
+            ("orders", [ErrorCode.NONE, ErrorCode.NONE, missing] * COMMITTED_AT_ONCE),
+            ("orders", []),
+            ("unknown", [missing]),
         ]
         assert offsets_in(await fetched(broker)) == {
             ("orders", 0): (0, ErrorCode.NONE),
@@ -241,11 +261,71 @@ async def test_offsets_of_many_partitions_are_committed_some_at_a_time(tmp_path:
 
 async def test_offsets_of_many_partitions_are_deleted_some_at_a_time(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)))
-        many = DeleteTopic(name="orders", partitions=(0, 7) * COMMITTED_AT_ONCE)
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)), NEWEST)
+        many = deleting(GROUP, orders=(0, 7) * COMMITTED_AT_ONCE)
         async with TurnCounter() as others:
-            results = await broker.handlers.offsets.delete(DeleteOffsets(group_id=GROUP, topics=(many,)))
+            results = await broker.handlers.offsets.delete(many)
         assert others.turns >= 2
         found = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * COMMITTED_AT_ONCE
-        assert codes(results) == [("orders", None, found)]
+        assert codes(results) == [("orders", found)]
         assert offsets_in(await fetched(broker)) == {("orders", 1): (6, ErrorCode.NONE)}
+
+
+# --- Kafka's protocol --------------------------------------------------------------------------------------------
+
+
+async def test_before_version_10_a_topic_without_a_name_is_one_that_does_not_exist(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), 9)
+        assert codes(response) == [("", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])]
+        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), 10)
+        assert codes(response) == [("", [ErrorCode.UNKNOWN_TOPIC_ID])]
+
+
+async def test_a_commit_is_checked_as_one_of_its_version(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        command = committing(offsets_of("orders", p0=5), member_id="m", generation_id_or_member_epoch=3)
+        for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+            with pytest.raises(Refusal) as caught:
+                await broker.handlers.offsets.commit(command, version)
+            assert caught.value.error_code is code
+
+
+def test_a_refused_commit_is_the_result_of_each_partition() -> None:
+    topics = offsets_of("orders", p1=5), offsets_of("", ORDERS, p0=6)
+    assert commit_refused(committing(*topics), Refusal(ErrorCode.ILLEGAL_GENERATION, "no")) == OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=name,
+                topic_id=topic_id,
+                partitions=(OffsetCommitResponsePartition(partition_index=number, error_code=22),),
+            )
+            for name, topic_id, number in (("orders", ZERO_UUID, 1), ("", ORDERS, 0))
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("refused", "version", "code"),
+    [
+        (ErrorCode.ILLEGAL_GENERATION, 3, ErrorCode.ILLEGAL_GENERATION),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+def test_a_refused_commit_with_a_transaction_has_a_code_that_the_client_knows(
+    refused: ErrorCode, version: int, code: ErrorCode
+) -> None:
+    partitions = tuple(offset_in_transaction(each, 5, None) for each in (0, 1))
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=7,
+        producer_epoch=2,
+        topics=(TxnOffsetCommitRequestTopic(name="orders", partitions=partitions),),
+    )
+    response = transactional_commit_refused(request, Refusal(refused, "no"))
+    (topic,) = transactional_commit_to_version(request, response, version).topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, code), (1, code)]

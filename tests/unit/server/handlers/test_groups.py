@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from kraft.model.classic_groups import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
-from kraft.model.committed_offsets import DeleteOffsets, FetchGroup, OffsetFetchRequest
+from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
 from kraft.model.consumer_groups import ConsumerGroupDescribeRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import DescribeGroupsRequest
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest
 from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest
+from kraft.wire.schema.offset_delete import OffsetDeleteRequest
 from tests.support.server.group_broker import GroupBroker
 from tests.support.server.replicas import lead, settle
 from tests.support.turn_counter import TurnCounter
@@ -144,7 +145,7 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
             classic.sync(SyncGroup(group_id=long, member_id="m", generation=1)),
             classic.heartbeat(Heartbeat(group_id=long, member_id="m", generation=1)),
             classic.leave(LeaveGroup(group_id=long, members=(LeavingMember(member_id="m"),))),
-            offsets.delete(DeleteOffsets(group_id=long, topics=())),
+            offsets.delete(OffsetDeleteRequest(group_id=long, topics=())),
         ):
             with pytest.raises(Refusal) as caught:
                 await refused

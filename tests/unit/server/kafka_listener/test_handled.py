@@ -14,6 +14,7 @@ from kraft.wire.declaration import replace
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
 from kraft.wire.schema.list_config_resources import ConfigResource, ListConfigResourcesResponse
+from kraft.wire.schema.offset_delete import OffsetDeleteRequest
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 REQUEST = UpdateFeaturesRequest(timeout_ms=1, feature_updates=())
@@ -66,6 +67,18 @@ async def test_an_older_version_is_translated_in_both_directions() -> None:
         ),
     )
     assert await api(REQUEST, version(1)) == replace(DONE, throttle_time_ms=11, error_message="11 11 1")
+
+
+async def test_a_handler_that_takes_the_version_gets_it() -> None:
+    versions: list[int] = []
+
+    async def handle(_: Any, asked: int) -> Any:
+        versions.append(asked)
+        raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "none")
+
+    api = HandledApi(ApiKey.OFFSET_DELETE, handle, takes_version=True)
+    await api(OffsetDeleteRequest(group_id="g", topics=()), version(0))
+    assert versions == [0]
 
 
 @pytest.mark.real_time
