@@ -30,25 +30,6 @@ class ReplicaSize(Struct, frozen=True, kw_only=True):
     is_future: bool = False
 
 
-class ReplicaDirectory(Struct, frozen=True, kw_only=True):
-    """Replica of the broker, and the log directory to move it to."""
-
-    topic: str
-    partition: int
-    directory: LogDirectory
-
-
-class AlterReplicaLogDirectoriesRequest(Struct, frozen=True, kw_only=True):
-    replicas: list[ReplicaDirectory]
-
-
-class ReplicaDirectoryResult(Struct, frozen=True, kw_only=True):
-    topic: str
-    partition: int
-    error_code: ErrorCode
-    error_message: str
-
-
 class LogDirectoryDescription(Struct, frozen=True, kw_only=True):
     """Log directory with its replicas, by topic and partition; none if it has failed. An unknown size is -1."""
 

@@ -24,6 +24,8 @@ from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -106,6 +108,10 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     forwarder: Forwarder
     partitions: Partitions
     """The replicas here."""
+
+    directories: LogDirectories
+    moves: ReplicaMoves
+    """Those of replicas between the directories."""
 
     records_deleted: Callable[[], None]
     """Called after DeleteRecords, so that whole segments can be removed at once."""

@@ -8,6 +8,7 @@ from kraft.rpc.calls import DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.handlers import never_refused
+from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -36,6 +37,15 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: DescribeProducersHandler(broker.partitions, broker.image).handle,
         needs=(Permission(Operation.READ, Resource.TOPIC),),
+        refused=never_refused,
+    ),
+    Api(
+        key=ApiKey.ALTER_REPLICA_LOG_DIRS,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: (
+            AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.moves).handle
+        ),
+        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
         refused=never_refused,
     ),
 )

@@ -21,7 +21,6 @@ from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
-from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
@@ -97,6 +96,8 @@ class BrokerApis:
             index=metadata.published_index,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
+            directories=self._logs.directories,
+            moves=self._replicas.moves,
             records_deleted=self._logs.maintenance.records_deleted,
             listener=GRPC,
             internal_topics=self._coordinators.topics,
@@ -135,9 +136,6 @@ class BrokerApis:
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             queries=MetadataQueries(image),
             replica_fetch=ReplicaFetchHandler(partitions),
-            alter_replica_log_directories=AlterReplicaLogDirectoriesHandler(
-                logs.directories, partitions, self._replicas.moves
-            ),
             describe_log_directories=DescribeLogDirectoriesHandler(
                 logs.directories, partitions, logs.disk_space.shortage
             ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.rpc.call import Served
-from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
@@ -75,9 +74,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
     describe_log_directories: DescribeLogDirectoriesHandler
-
-    alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
-    """Served over Kafka's protocol only."""
 
     def served(self) -> list[Served]:
         """Return the calls of the GRPC listener."""

@@ -10,7 +10,6 @@ from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
-from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
 from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
@@ -40,7 +39,6 @@ def kafka_admin_apis(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsApi(queries.list_partition_reassignments),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_pages,
-        ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsApi(handlers.alter_replica_log_directories.handle),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsApi(handlers.describe_log_directories.handle),
         ApiKey.DESCRIBE_CLUSTER: describe_cluster,
         ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(handlers.quorum.describe, voters),

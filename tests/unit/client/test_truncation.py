@@ -14,7 +14,7 @@ from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.settings import ConsumerSettings
 from kraft.log.format.record_batch import assign_offsets, build_batch
 from kraft.log.format.record_codec import Record
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.wire.schema.offset_for_leader_epoch import (
@@ -238,6 +238,21 @@ def test_what_a_former_leader_answers_after_the_next_one_was_asked_does_not_coun
     buffer.answered(late, answer_with(4, 1, b"never committed"), 0)
     assert buffer.track(ORDERS).fetch_offset == 1
     assert buffer.next_request("next", {ORDERS: 5}, 0) is not None
+
+
+def test_a_check_does_not_count_once_the_consumer_reads_elsewhere() -> None:
+    buffer = FetchBuffer(ConsumerSettings(bootstrap_servers=("any:1",), auto_offset_reset="none"), lambda: 0.5)
+    buffer.assign([ORDERS])
+    buffer.seek(ORDERS, 0)
+    first = buffer.next_request("former", {ORDERS: 4}, 0)
+    assert first is not None
+    buffer.answered(first, answer_with(4, 0, b"0"), 0)
+    check = buffer.next_check("next", {ORDERS: 5}, 0)
+    assert check is not None
+    buffer.seek(ORDERS, 7)
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "no such epoch")
+    buffer.check_refused(check, refusal, 0)
+    assert buffer.track(ORDERS).error is None
 
 
 def answer_with(leader_epoch: int, offset: int, value: bytes) -> FetchResponse:

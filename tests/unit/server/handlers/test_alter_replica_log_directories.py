@@ -9,16 +9,17 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicPartition
-from kraft.model.log_directories import (
-    AlterReplicaLogDirectoriesRequest,
-    DescribeLogDirectoriesRequest,
-    ReplicaDirectory,
-)
+from kraft.model.log_directories import DescribeLogDirectoriesRequest
 from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import TEXT_MAX, AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage, OfflineReplica
+from kraft.wire.schema.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import Mover, settled
 from tests.support.server.replicas import DEFAULTS, append_to, batch, lead, made
@@ -45,12 +46,18 @@ def mover(paths: list[LogDirectory]) -> Mover:
     return Mover(RealDisk(), paths)
 
 
-async def altered(mover: Mover, *wanted: tuple[str, int, LogDirectory]) -> list[tuple[str, int, Code]]:
+async def altered(mover: Mover, *wanted: tuple[str, int, LogDirectory]) -> list[tuple[str, int, int]]:
     handler = AlterReplicaLogDirectoriesHandler(mover.directories, mover.partitions, mover.moves)
-    replicas = [ReplicaDirectory(topic=topic, partition=number, directory=path) for topic, number, path in wanted]
-    results = await handler.handle(AlterReplicaLogDirectoriesRequest(replicas=replicas))
-    assert all(bool(each.error_message) == (each.error_code is not Code.NONE) for each in results)
-    return [(each.topic, each.partition, each.error_code) for each in results]
+    dirs = tuple(
+        AlterReplicaLogDir(path=path, topics=(AlterReplicaLogDirTopic(name=topic, partitions=(number,)),))
+        for topic, number, path in wanted
+    )
+    response = await handler.handle(AlterReplicaLogDirsRequest(dirs=dirs))
+    return [
+        (topic.topic_name, each.partition_index, each.error_code)
+        for topic in response.results
+        for each in topic.partitions
+    ]
 
 
 def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(paths: list[LogDirectory]) -> None:
@@ -82,8 +89,8 @@ def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(pat
             ("orders", 0, Code.NONE),
             ("orders", 1, Code.REPLICA_NOT_AVAILABLE),
             ("orders", 5, Code.KAFKA_STORAGE_ERROR),
-            ("bills", 0, Code.UNKNOWN_TOPIC_OR_PARTITION),
             ("orders", 2, Code.LOG_DIR_NOT_FOUND),
+            ("bills", 0, Code.UNKNOWN_TOPIC_OR_PARTITION),
         ]
         await settled(partition)
         assert partition.log_directory == paths[1]
