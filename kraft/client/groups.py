@@ -5,11 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.client.sans_io.group.consumer_protocol import decode_assignment
-from kraft.model.consumer_groups import Assignment, ConsumerGroup, ConsumerGroupMember
-from kraft.model.groups import DescribedGroup, DescribedMember
+from kraft.model.groups import MemberType
 from kraft.model.ids import TopicPartition
 from kraft.wire.errors import ProtocolError
-from kraft.wire.schema import list_groups
+from kraft.wire.schema import consumer_group_describe, describe_groups, list_groups
 from kraft.wire.schema.find_coordinator import Coordinator
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -76,53 +75,53 @@ def listed(group: list_groups.ListedGroup) -> ListedGroup:
     )
 
 
-def of_classic(group: DescribedGroup, coordinator: Coordinator) -> GroupDescription:
+def of_classic(group: describe_groups.DescribedGroup, coordinator: Coordinator) -> GroupDescription:
     is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     return GroupDescription(
         group_id=group.group_id,
         type="classic",
         protocol_type=group.protocol_type,
-        state=group.state,
-        assignor=group.protocol,
+        state=group.group_state,
+        assignor=group.protocol_data,
         coordinator=coordinator,
         members=tuple(_classic_member(each, is_consumer) for each in group.members),
     )
 
 
-def of_consumer(group: ConsumerGroup, coordinator: Coordinator) -> GroupDescription:
+def of_consumer(group: consumer_group_describe.DescribedGroup, coordinator: Coordinator) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
         type="consumer",
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        state=group.state,
-        assignor=group.assignor,
+        state=group.group_state,
+        assignor=group.assignor_name,
         coordinator=coordinator,
         members=tuple(map(_consumer_member, group.members)),
-        group_epoch=group.epoch,
+        group_epoch=group.group_epoch,
         target_assignment_epoch=group.assignment_epoch,
     )
 
 
-def _classic_member(member: DescribedMember, is_consumer: bool) -> GroupMember:
+def _classic_member(member: describe_groups.DescribedGroupMember, is_consumer: bool) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         host=member.client_host,
-        assignment=assigned_to(member.assignment) if is_consumer else (),
+        assignment=assigned_to(member.member_assignment) if is_consumer else (),
     )
 
 
-def _consumer_member(member: ConsumerGroupMember) -> GroupMember:
+def _consumer_member(member: consumer_group_describe.Member) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         host=member.client_host,
         assignment=_partitions(member.assignment),
-        target=_partitions(member.target),
+        target=_partitions(member.target_assignment),
         member_epoch=member.member_epoch,
-        upgraded=not member.is_classic,
+        upgraded=member.member_type != MemberType.CLASSIC,
     )
 
 
@@ -134,6 +133,10 @@ def assigned_to(assignment: bytes) -> tuple[TopicPartition, ...]:
         return ()
 
 
-def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
-    found = (TopicPartition(topic.topic, partition) for topic in assignment.topics for partition in topic.partitions)
+def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    found = (
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
     return tuple(sorted(found))

@@ -1,10 +1,9 @@
-"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 
 
@@ -59,48 +58,3 @@ class ConsumerGroupHeartbeatResponse(Struct, frozen=True, kw_only=True):
     member_epoch: int
     heartbeat_interval_ms: int
     assignment: Assignment | None = None
-
-
-class ConsumerGroupDescribeRequest(Struct, frozen=True, kw_only=True):
-    group_ids: tuple[str, ...]
-
-
-class ConsumerGroupMember(Struct, frozen=True, kw_only=True):
-    """A member, and the partitions that it has now and in the end."""
-
-    member_id: str
-    instance_id: str | None
-    rack_id: str | None
-    member_epoch: int
-    client_id: str
-    client_host: str
-    topics: tuple[str, ...]
-    """The names it subscribes to."""
-
-    topic_regex: str
-    """Empty without one."""
-
-    assignment: Assignment
-    target: Assignment
-    is_classic: bool = False
-    """It uses the classic protocol."""
-
-
-class ConsumerGroup(Struct, frozen=True, kw_only=True):
-    """Description of one group; with an error code, nothing but that."""
-
-    group_id: str
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    state: str = ""
-    epoch: int = 0
-    assignment_epoch: int = 0
-    assignor: str = ""
-    members: tuple[ConsumerGroupMember, ...] = ()
-    """In the order of their ids."""
-
-
-class ConsumerGroupDescribeResponse(Struct, frozen=True, kw_only=True):
-    """Response to ConsumerGroupDescribe, in the order of the request."""
-
-    groups: tuple[ConsumerGroup, ...]

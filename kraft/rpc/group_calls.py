@@ -7,10 +7,11 @@ from typing import Final
 from kraft.model import classic_groups as classic
 from kraft.model import committed_offsets as offsets
 from kraft.model import consumer_groups as consumer
-from kraft.model import groups
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import groups_pb2
+from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -35,8 +36,8 @@ TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", TxnOffsetCommitReque
 OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", offsets.OffsetFetchRequest, offsets.OffsetFetchResponse)
 OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse)
 LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", ListGroupsRequest, ListGroupsResponse)
-DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse)
+DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse)
 CONSUMER_GROUP_DESCRIBE: Final = Call(
-    _GROUPS, "ConsumerGroupDescribe", consumer.ConsumerGroupDescribeRequest, consumer.ConsumerGroupDescribeResponse
+    _GROUPS, "ConsumerGroupDescribe", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 )
 DELETE_GROUPS: Final = Call(_GROUPS, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse)

@@ -14,9 +14,7 @@ from kraft.client.groups import GroupDescription, ListedGroup, listed, of_classi
 from kraft.client.values import OffsetAndMetadata
 from kraft.model.classic_groups import LeaveGroup, LeavingMember
 from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
-from kraft.model.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.model.errors import ErrorCode, Refusal, error_code
-from kraft.model.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
@@ -28,7 +26,9 @@ from kraft.rpc.group_calls import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
+from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kraft.wire.schema.offset_delete import (
@@ -202,7 +202,7 @@ class GroupAdmin(AdminCalls):
     async def _described(self, group_id: str, deadline_ms: int) -> GroupDescription:
         coordinators = self._coordinators()
         try:
-            asked = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+            asked = ConsumerGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=False)
             consumer = await coordinators.call(group_id, CONSUMER_GROUP_DESCRIBE, asked, deadline_ms, _check_groups)
         except Refusal as refusal:
             # Without the consumer protocol every group is a classic one.
@@ -210,7 +210,7 @@ class GroupAdmin(AdminCalls):
                 raise
         else:
             return of_consumer(consumer.groups[0], await coordinators.find(group_id, self._left_ms(deadline_ms)))
-        request = DescribeGroupsRequest(group_ids=(group_id,))
+        request = DescribeGroupsRequest(groups=(group_id,))
         try:
             classic = await coordinators.call(group_id, DESCRIBE_GROUPS, request, deadline_ms, _check_groups)
         except Refusal as refusal:

@@ -1,51 +1,29 @@
-"""Classic groups as ListGroups and DescribeGroups show them."""
+"""Classic groups as DescribeGroups shows them."""
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from kraft.coordinator.classic.group import ClassicGroup, GroupState
-from kraft.model.groups import DescribedMember
+from kraft.model.errors import ErrorCode
+from kraft.wire.schema.describe_groups import DescribedGroup, DescribedGroupMember
 
 
-class ListedGroup(Struct, frozen=True, kw_only=True):
-    group_id: str
-    protocol_type: str
-    state: GroupState
-
-
-class DescribedGroup(Struct, frozen=True, kw_only=True):
-    group_id: str
-    state: GroupState
-    protocol_type: str = ""
-    protocol: str = ""
-    """Empty unless the group is stable."""
-
-    members: tuple[DescribedMember, ...] = ()
-
-
-def listed(group: ClassicGroup) -> ListedGroup:
-    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", state=group.state)
-
-
-def described(group_id: str, group: ClassicGroup | None) -> DescribedGroup:
-    """Return the group for an administrator; a group that does not exist is dead."""
-    if group is None:
-        return DescribedGroup(group_id=group_id, state=GroupState.DEAD)
+def described(group: ClassicGroup) -> DescribedGroup:
+    """Return the group for an administrator, without protocol and metadata unless it is stable."""
     protocol = group.protocol if group.state is GroupState.STABLE else None
     return DescribedGroup(
-        group_id=group_id,
-        state=group.state,
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol=protocol or "",
+        protocol_data=protocol or "",
         members=tuple(
-            DescribedMember(
+            DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                metadata=member.metadata(protocol),
-                assignment=member.assignment,
+                member_metadata=member.metadata(protocol),
+                member_assignment=member.assignment,
             )
             for member in sorted(group.members.values(), key=lambda each: each.member_id)
         ),

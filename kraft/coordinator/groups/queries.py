@@ -8,7 +8,7 @@ from typing import Final
 
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.group import GroupState as ClassicState
-from kraft.coordinator.classic.views import DescribedGroup, described
+from kraft.coordinator.classic.views import described
 from kraft.coordinator.consumer.checks import check_offset_fetch
 from kraft.coordinator.consumer.description import describe
 from kraft.coordinator.consumer.requests import GroupDescription
@@ -17,6 +17,7 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
+from kraft.wire.schema.describe_groups import DescribedGroup
 from kraft.wire.schema.list_groups import ListedGroup
 
 _CLASSIC: Final = "classic"
@@ -61,11 +62,13 @@ def _listed_classic(group_id: str, group: ClassicGroup | None) -> ListedGroup:
 
 
 def describe_classic(groups: Groups, volatile: GroupsVolatile, group_id: str) -> DescribedGroup:
-    """Return the classic group. One that does not exist, or is of the consumer protocol, is dead."""
+    """Return the group of the classic protocol. Raises Refusal GROUP_ID_NOT_FOUND."""
     group = volatile.classic.get(group_id)
     if group is None and groups.offsets.has_group(group_id) and group_id not in groups.consumer:
         group = ClassicGroup(group_id=group_id)
-    return described(group_id, group)
+    if group is None or group.state is ClassicState.DEAD:
+        raise not_of_protocol(group_id, "classic")
+    return described(group)
 
 
 def describe_consumer(

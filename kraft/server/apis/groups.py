@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.rpc.group_calls import (
+    CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
+    DESCRIBE_GROUPS,
     FIND_COORDINATOR,
     LIST_GROUPS,
     OFFSET_COMMIT,
@@ -14,7 +16,7 @@ from kraft.rpc.group_calls import (
 )
 from kraft.server.apis.api import Api, BrokerSide, DecidedBy, Handler, Operation, Permission, Resource
 from kraft.server.apis.handlers import never_refused
-from kraft.server.handlers import committed_offsets, find_coordinator
+from kraft.server.handlers import committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 
 _TO_COMMIT: Final = (Permission(Operation.READ, Resource.GROUP), Permission(Operation.READ, Resource.TOPIC))
@@ -46,6 +48,23 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: broker.groups.groups.list_groups,
         needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_GROUPS,
+        call=DESCRIBE_GROUPS,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.groups.describe,
+        needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+        refused=never_refused,
+        to_version=groups.descriptions_to_version,
+    ),
+    Api(
+        key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+        call=CONSUMER_GROUP_DESCRIBE,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.consumer.describe,
+        needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+        refused=never_refused,
     ),
     Api(
         key=ApiKey.DELETE_GROUPS,

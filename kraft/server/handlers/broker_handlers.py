@@ -51,7 +51,6 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
         return [
             *self.classic.served(),
             *self.consumer.served(),
-            *self.groups.served(),
             *self.offsets.served(),
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraft.coordinator.assignors.assignor import Partitions
@@ -13,22 +13,21 @@ from kraft.metadata.features import require_groups
 from kraft.metadata.image import MetadataImage
 from kraft.model.consumer_groups import (
     Assignment,
-    ConsumerGroup,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ConsumerGroupMember,
     MemberHeartbeat,
     TopicPartitions,
 )
-from kraft.model.errors import Refusal
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.groups import MemberType
 from kraft.model.ids import TopicId
 from kraft.rpc.call import Served
-from kraft.rpc.group_calls import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
+from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.handlers.authorized_operations import on_group
 from kraft.server.handlers.client_hosts import client_host
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema import consumer_group_describe as described
 
 MEMBERS_AT_ONCE: Final = 100
 """Members described before other tasks have their turn."""
@@ -59,30 +58,34 @@ class ConsumerGroupsHandler:
             assignment=None if response.assignment is None else self._assignment(response.assignment),
         )
 
-    async def describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    async def describe(
+        self, request: described.ConsumerGroupDescribeRequest
+    ) -> described.ConsumerGroupDescribeResponse:
         """Return each group of the consumer protocol, or its Refusal; once if the request repeats it."""
         turns = Turns(MEMBERS_AT_ONCE)
-        return ConsumerGroupDescribeResponse(
-            groups=tuple([await self._described(group_id, turns) for group_id in dict.fromkeys(request.group_ids)])
-        )
+        operations = on_group(asked=request.include_authorized_operations)
+        groups = [await self._described(group_id, operations, turns) for group_id in dict.fromkeys(request.group_ids)]
+        return described.ConsumerGroupDescribeResponse(groups=tuple(groups))
 
-    async def _described(self, group_id: str, turns: Turns) -> ConsumerGroup:
+    async def _described(self, group_id: str, operations: int, turns: Turns) -> described.DescribedGroup:
         await turns.done_with_id(group_id)
         try:
             group = self._description(group_id)
         except Refusal as refusal:
-            return ConsumerGroup(group_id=group_id, error_code=refusal.error_code, error_message=refusal.message)
+            return _not_described(group_id, refusal)
         members = []
-        for described in group.members:
-            members.append(self._member(described))
+        for each in group.members:
+            members.append(self._member(each))
             await turns.done()
-        return ConsumerGroup(
+        return described.DescribedGroup(
+            error_code=ErrorCode.NONE,
             group_id=group_id,
-            state=group.state.value,
-            epoch=group.epoch,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
-            assignor=group.assignor,
+            assignor_name=group.assignor,
             members=tuple(members),
+            authorized_operations=operations,
         )
 
     def _description(self, group_id: str) -> GroupDescription:
@@ -92,26 +95,35 @@ class ConsumerGroupsHandler:
         view = self._coordinators.view(group_id)
         return describe_consumer(view.committed, view.volatile, group_id, view.settings)
 
-    def _member(self, described: MemberDescription) -> ConsumerGroupMember:
-        member = described.member
-        return ConsumerGroupMember(
+    def _member(self, description: MemberDescription) -> described.Member:
+        member = description.member
+        return described.Member(
             member_id=member.member_id,
             instance_id=member.instance_id,
             rack_id=member.rack_id,
             member_epoch=member.epoch,
             client_id=member.client_id,
             client_host=member.client_host,
-            topics=tuple(sorted(member.topics)),
-            topic_regex=member.topic_regex,
-            assignment=self._assignment(member.owned),
-            target=self._assignment(described.target),
-            is_classic=member.classic is not None,
+            subscribed_topic_names=tuple(sorted(member.topics)),
+            subscribed_topic_regex=member.topic_regex,
+            assignment=self._named(member.owned),
+            target_assignment=self._named(description.target),
+            member_type=MemberType.CONSUMER if member.classic is None else MemberType.CLASSIC,
+        )
+
+    def _named(self, partitions: Partitions) -> described.Assignment:
+        """Return the partitions without those of topics that were deleted, which have no name."""
+        image = self._image()
+        topics = ((image.topic_by_id(topic_id), numbers) for topic_id, numbers in _by_topic(partitions).items())
+        return described.Assignment(
+            topic_partitions=tuple(
+                described.TopicPartitions(topic_id=topic.topic_id, topic_name=topic.topic, partitions=tuple(numbers))
+                for topic, numbers in topics
+                if topic is not None
+            )
         )
 
     def _assignment(self, partitions: Partitions) -> Assignment:
-        by_topic: dict[TopicId, list[int]] = {}
-        for topic_id, partition in sorted(partitions):
-            by_topic.setdefault(topic_id, []).append(partition)
         image = self._image()
         return Assignment(
             tuple(
@@ -120,7 +132,7 @@ class ConsumerGroupsHandler:
                     topic="" if (topic := image.topic_by_id(topic_id)) is None else topic.topic,
                     partitions=tuple(numbers),
                 )
-                for topic_id, numbers in by_topic.items()
+                for topic_id, numbers in _by_topic(partitions).items()
             )
         )
 
@@ -130,9 +142,28 @@ class ConsumerGroupsHandler:
     def served(self) -> list[Served]:
         return [
             CONSUMER_GROUP_HEARTBEAT.served_to_peer_by(self.heartbeat),
-            CONSUMER_GROUP_DESCRIBE.served_by(self.describe),
         ]
 
 
 def _partitions(assignment: Assignment) -> Partitions:
     return frozenset((topic.topic_id, partition) for topic in assignment.topics for partition in topic.partitions)
+
+
+def _by_topic(partitions: Partitions) -> Mapping[TopicId, list[int]]:
+    by_topic: dict[TopicId, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(partition)
+    return by_topic
+
+
+def _not_described(group_id: str, refusal: Refusal) -> described.DescribedGroup:
+    return described.DescribedGroup(
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+    )

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.coordinator.classic.group import GroupState
-from kraft.coordinator.group_refusals import not_of_protocol
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.queries import describe_classic, list_groups
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from kraft.rpc.call import Served
-from kraft.rpc.group_calls import DESCRIBE_GROUPS
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.handlers.authorized_operations import on_group
 from kraft.server.loop.turns import Turns
+from kraft.wire.declaration import replace
 from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kraft.wire.schema.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_NOT_FOUND_FROM: Final = 6
+"""First version of DescribeGroups with an error for a group that does not exist."""
 
 GROUPS_AT_ONCE: Final = 200
 """Groups listed or described before other tasks have their turn."""
@@ -43,27 +45,17 @@ class GroupsHandler:
     async def describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         """Return each group of the classic protocol, or its Refusal; once if the request repeats it."""
         turns, groups = Turns(GROUPS_AT_ONCE), []
-        for group_id in dict.fromkeys(request.group_ids):
-            group = self._described(group_id)
+        operations = on_group(asked=request.include_authorized_operations)
+        for group_id in dict.fromkeys(request.groups):
+            try:
+                view = self._coordinators.view(group_id)
+                found = describe_classic(view.committed, view.volatile, group_id)
+                group = replace(found, authorized_operations=operations)
+            except Refusal as refusal:
+                group = _not_described(group_id, refusal)
             groups.append(group)
             await turns.done_with_id(group_id, len(group.members))
         return DescribeGroupsResponse(groups=tuple(groups))
-
-    def _described(self, group_id: str) -> DescribedGroup:
-        try:
-            view = self._coordinators.view(group_id)
-            group = describe_classic(view.committed, view.volatile, group_id)
-            if group.state is GroupState.DEAD:
-                raise not_of_protocol(group_id, "classic")
-        except Refusal as refusal:
-            return DescribedGroup(group_id=group_id, error_code=refusal.error_code, error_message=refusal.message)
-        return DescribedGroup(
-            group_id=group_id,
-            state=group.state.value,
-            protocol_type=group.protocol_type,
-            protocol=group.protocol,
-            members=group.members,
-        )
 
     async def delete(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Delete each group without members, with its offsets."""
@@ -80,5 +72,36 @@ class GroupsHandler:
             return refusal.error_code
         return ErrorCode.NONE
 
-    def served(self) -> list[Served]:
-        return [DESCRIBE_GROUPS.served_by(self.describe)]
+
+def _not_described(group_id: str, refusal: Refusal) -> DescribedGroup:
+    # As in Kafka, a group that does not exist is dead.
+    is_dead = refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+    return DescribedGroup(
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        group_id=group_id,
+        group_state=GroupState.DEAD.value if is_dead else "",
+        protocol_type="",
+        protocol_data="",
+        members=(),
+    )
+
+
+# --- Kafka's protocol --------------------------------------------------------------------------------------------
+
+
+def descriptions_to_version(
+    request: DescribeGroupsRequest, described: DescribeGroupsResponse, version: int
+) -> DescribeGroupsResponse:
+    """Return a group that does not exist as a dead one and no error, in versions before that error (KIP-1043)."""
+    if version >= _NOT_FOUND_FROM:
+        return described
+    operations = on_group(asked=request.include_authorized_operations)
+    return DescribeGroupsResponse(
+        groups=tuple(
+            replace(group, error_code=ErrorCode.NONE, authorized_operations=operations)
+            if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            else group
+            for group in described.groups
+        )
+    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from kraft.server.handlers.broker_handlers import GroupHandlers
-from kraft.server.kafka_listener.apis.consumer_group_describe import ConsumerGroupDescribeApi
 from kraft.server.kafka_listener.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatApi
-from kraft.server.kafka_listener.apis.describe_groups import DescribeGroupsApi
 from kraft.server.kafka_listener.apis.heartbeat import HeartbeatApi
 from kraft.server.kafka_listener.apis.join_group import JoinGroupApi
 from kraft.server.kafka_listener.apis.leave_group import LeaveGroupApi
@@ -17,14 +15,11 @@ from kraft.wire.api_keys import ApiKey
 
 def kafka_group_apis(handlers: GroupHandlers) -> dict[ApiKey, Api]:
     classic, consumer = handlers.classic, handlers.consumer
-    groups, offsets = handlers.groups, handlers.offsets
     return {
-        ApiKey.OFFSET_FETCH: OffsetFetchApi(offsets.fetch),
+        ApiKey.OFFSET_FETCH: OffsetFetchApi(handlers.offsets.fetch),
         ApiKey.JOIN_GROUP: JoinGroupApi(classic.join),
         ApiKey.SYNC_GROUP: SyncGroupApi(classic.sync),
         ApiKey.HEARTBEAT: HeartbeatApi(classic.heartbeat),
         ApiKey.LEAVE_GROUP: LeaveGroupApi(classic.leave),
-        ApiKey.DESCRIBE_GROUPS: DescribeGroupsApi(groups.describe),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatApi(consumer.heartbeat),
-        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeApi(consumer.describe),
     }

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kraft.model import committed_offsets as offsets
-from kraft.model import consumer_groups as consumer
-from kraft.model import groups
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import Offset, TopicPartition
 from kraft.wire.codec import encode
+from kraft.wire.schema import consumer_group_describe as consumer
+from kraft.wire.schema import describe_groups as classic
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment
 from kraft.wire.schema.consumer_protocol import TopicPartition as AssignedTopic
 from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -76,30 +76,33 @@ class ScriptedGroups:
         ]
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(listed))
 
-    def describe_groups(self, request: groups.DescribeGroupsRequest) -> groups.DescribeGroupsResponse:
-        return groups.DescribeGroupsResponse(groups=tuple(map(self._classic, request.group_ids)))
+    def describe_groups(self, request: classic.DescribeGroupsRequest) -> classic.DescribeGroupsResponse:
+        return classic.DescribeGroupsResponse(groups=tuple(map(self._classic, request.groups)))
 
-    def _classic(self, group_id: str) -> groups.DescribedGroup:
+    def _classic(self, group_id: str) -> classic.DescribedGroup:
         group = self._own(group_id)
-        if group is None or group.type != "classic":
-            return groups.DescribedGroup(group_id=group_id, error_code=NO_GROUP, error_message=f"no group {group_id}")
-        members = tuple(
-            groups.DescribedMember(
-                member_id=member_id,
-                group_instance_id=group.instance_ids.get(member_id),
-                client_id="a client",
-                client_host="/10.0.0.1",
-                metadata=b"",
-                assignment=_assignment(assigned),
-            )
-            for member_id, assigned in group.readers.items()
+        is_found = group is not None and group.type == "classic"
+        found_group = (
+            group if group is not None and is_found else ScriptedGroup(protocol_type="", assignor="", state="")
         )
-        return groups.DescribedGroup(
+        return classic.DescribedGroup(
+            error_code=ErrorCode.NONE if is_found else NO_GROUP,
+            error_message=None if is_found else f"no group {group_id}",
             group_id=group_id,
-            state=group.state,
-            protocol_type=group.protocol_type,
-            protocol=group.assignor,
-            members=members,
+            group_state=found_group.state,
+            protocol_type=found_group.protocol_type,
+            protocol_data=found_group.assignor,
+            members=tuple(
+                classic.DescribedGroupMember(
+                    member_id=member_id,
+                    group_instance_id=found_group.instance_ids.get(member_id),
+                    client_id="a client",
+                    client_host="/10.0.0.1",
+                    member_metadata=b"",
+                    member_assignment=_assignment(assigned),
+                )
+                for member_id, assigned in found_group.readers.items()
+            ),
         )
 
     def consumer_group_describe(
@@ -107,40 +110,40 @@ class ScriptedGroups:
     ) -> consumer.ConsumerGroupDescribeResponse:
         return consumer.ConsumerGroupDescribeResponse(groups=tuple(map(self._consumer, request.group_ids)))
 
-    def _consumer(self, group_id: str) -> consumer.ConsumerGroup:
+    def _consumer(self, group_id: str) -> consumer.DescribedGroup:
         group = self._own(group_id)
-        if group is None or group.type != "consumer":
-            return consumer.ConsumerGroup(group_id=group_id, error_code=NO_GROUP, error_message=f"no group {group_id}")
+        is_found = group is not None and group.type == "consumer"
+        found_group = group if group is not None and is_found else ScriptedGroup(assignor="", state="")
         members = tuple(
-            consumer.ConsumerGroupMember(
+            consumer.Member(
                 member_id=member_id,
-                instance_id=group.instance_ids.get(member_id),
-                rack_id=None,
+                instance_id=found_group.instance_ids.get(member_id),
                 member_epoch=6,
                 client_id="a client",
                 client_host="/10.0.0.1",
-                topics=tuple({each.topic for each in assigned}),
-                topic_regex="",
+                subscribed_topic_names=tuple({each.topic for each in assigned}),
                 assignment=self._partitions(assigned),
-                target=self._partitions(assigned[:1]),
-                is_classic=member_id in group.classic_members,
+                target_assignment=self._partitions(assigned[:1]),
+                member_type=int(member_id not in found_group.classic_members),
             )
-            for member_id, assigned in group.readers.items()
+            for member_id, assigned in found_group.readers.items()
         )
-        return consumer.ConsumerGroup(
+        return consumer.DescribedGroup(
+            error_code=ErrorCode.NONE if is_found else NO_GROUP,
+            error_message=None if is_found else f"no group {group_id}",
             group_id=group_id,
-            state=group.state,
-            epoch=8,
+            group_state=found_group.state,
+            group_epoch=8,
             assignment_epoch=7,
-            assignor=group.assignor,
+            assignor_name=found_group.assignor,
             members=members,
         )
 
     def _partitions(self, partitions: Iterable[TopicPartition]) -> consumer.Assignment:
         return consumer.Assignment(
-            tuple(
+            topic_partitions=tuple(
                 consumer.TopicPartitions(
-                    topic_id=self._cluster.topic_id(each.topic), topic=each.topic, partitions=(each.partition,)
+                    topic_id=self._cluster.topic_id(each.topic), topic_name=each.topic, partitions=(each.partition,)
                 )
                 for each in partitions
             )

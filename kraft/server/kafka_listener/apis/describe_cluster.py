@@ -12,7 +12,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model import metadata as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
-from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER
+from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.server.kafka_listener.apis.metadata import controller_for_clients
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_cluster import (

@@ -9,7 +9,7 @@ from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model import describe_topic_partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.metadata import PartitionMetadata, TopicMetadata
-from kraft.server.kafka_listener.apis.authorized_operations import ON_TOPIC
+from kraft.server.handlers.authorized_operations import ON_TOPIC
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.describe_topic_partitions import (

@@ -9,8 +9,8 @@ from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model import metadata as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
-from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.encoded_responses import EncodedResponses, encoded
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext

@@ -21,7 +21,7 @@ def test_a_member_joins_syncs_and_sends_heartbeats() -> None:
     shard = Coordinator()
     member_id = shard.stable()
     assert isinstance(shard.classic_heartbeat(member_id), HeartbeatAccepted)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).members[0].assignment == b"all"
+    assert describe_classic(shard.groups, shard.volatile, GROUP).members[0].member_assignment == b"all"
 
 
 def test_a_classic_member_cannot_join_a_consumer_group_that_has_members_if_no_migration_is_allowed() -> None:
@@ -92,7 +92,7 @@ def test_an_administrator_removes_members_of_a_consumer_group() -> None:
 def test_a_simple_group_becomes_one_with_members_and_keeps_its_offsets() -> None:
     shard = Coordinator()
     shard.commit(offset=7)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).state is GroupState.EMPTY
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == GroupState.EMPTY.value
     shard.stable()
     assert shard.committed() == 7
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from kraft.coordinator.classic.group import GroupState
 from kraft.coordinator.classic.messages import HeartbeatAccepted
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.requests import SessionTimeout
 from kraft.coordinator.groups.queries import describe_classic
 from kraft.coordinator.groups.timers import ExpiryTimer
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.groups.coordinator import GROUP, SESSION_MS, Coordinator
 
 
@@ -31,13 +33,14 @@ def test_after_a_load_members_have_a_whole_session() -> None:
     shard.advance(SESSION_MS - 1)
     shard.load()
     shard.advance(SESSION_MS - 1)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).state is GroupState.STABLE
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == GroupState.STABLE.value
     shard.advance(1)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).state is not GroupState.STABLE
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state != GroupState.STABLE.value
 
 
 def test_what_was_not_recorded_is_forgotten() -> None:
     shard = Coordinator()
     shard.join()
     shard.load()
-    assert describe_classic(shard.groups, shard.volatile, GROUP).state is GroupState.DEAD
+    with pytest.raises(Refusal, match="there is no group"):
+        describe_classic(shard.groups, shard.volatile, GROUP)

@@ -16,10 +16,10 @@ from kraft.model.classic_groups import (
     SyncGroup,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.groups import DescribeGroupsRequest
 from kraft.rpc.group_calls import JOIN_GROUP
 from kraft.server.coordinator import group_coordinators
 from kraft.server.handlers.classic_groups import LEAVING_AT_ONCE, WAITING_BYTES_MAX
+from kraft.wire.schema.describe_groups import DescribeGroupsRequest
 from tests.support.server.group_broker import GROUP, PEER, GroupBroker, joining
 from tests.support.server.replicas import settle
 from tests.support.turn_counter import TurnCounter
@@ -62,7 +62,7 @@ async def test_a_member_that_joins_over_grpc_is_known_by_its_address(tmp_path: P
             protocols=(OfferedProtocol("range", b""),),
         )
         await served.handler(request, PEER)
-        (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=(GROUP,)))).groups
+        (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(groups=(GROUP,)))).groups
         assert [(each.group_instance_id, each.client_host) for each in group.members] == [("static", "/10.0.0.7")]
 
 
@@ -142,5 +142,5 @@ async def test_members_that_leave_in_one_request_are_removed_some_at_a_time(tmp_
         assert others.turns >= 2
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         assert [each.error_code for each in left.members] == [*[ErrorCode.NONE] * len(names), unknown, unknown]
-        (described,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=(GROUP,)))).groups
+        (described,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(groups=(GROUP,)))).groups
         assert described.members == ()

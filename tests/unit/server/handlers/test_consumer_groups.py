@@ -7,16 +7,23 @@ import pytest
 
 from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.records import FeatureLevelSet, TopicDeleted
-from kraft.model.consumer_groups import Assignment, ConsumerGroup, ConsumerGroupDescribeRequest, TopicPartitions
+from kraft.model.consumer_groups import Assignment, TopicPartitions
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.groups import MemberType
+from kraft.wire.schema import consumer_group_describe
 from tests.support.cluster_images import ORDERS
 from tests.support.server.group_broker import GROUP, PEER, GroupBroker, heartbeat
 
 ALL = Assignment((TopicPartitions(topic_id=ORDERS, topic="orders", partitions=(0, 1)),))
+NAMED = consumer_group_describe.Assignment(
+    topic_partitions=(consumer_group_describe.TopicPartitions(topic_id=ORDERS, topic_name="orders", partitions=(0, 1)),)
+)
 
 
-async def described(broker: GroupBroker, group_id: str = GROUP) -> ConsumerGroup:
-    request = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+async def described(broker: GroupBroker, group_id: str = GROUP) -> consumer_group_describe.DescribedGroup:
+    request = consumer_group_describe.ConsumerGroupDescribeRequest(
+        group_ids=(group_id,), include_authorized_operations=False
+    )
     (group,) = (await broker.handlers.consumer.describe(request)).groups
     return group
 
@@ -35,17 +42,14 @@ async def test_a_group_is_described_with_its_members(tmp_path: Path) -> None:
         joined = await broker.join_consumer(rack_id="a", instance_id="static")
         group = await described(broker)
         (member,) = group.members
-        assert (group.state, group.epoch, group.assignor) == ("Stable", joined.member_epoch, "uniform")
+        assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", joined.member_epoch, "uniform")
         assert (member.client_id, member.client_host, member.rack_id) == ("tester", "/10.0.0.7", "a")
-        assert (member.instance_id, member.topics, member.assignment, member.target) == (
-            "static",
-            ("orders",),
-            ALL,
-            ALL,
-        )
+        assert (member.instance_id, member.subscribed_topic_names) == ("static", ("orders",))
+        assert member.assignment == member.target_assignment == NAMED
+        assert member.member_type == MemberType.CONSUMER
         broker.image = broker.image.replay([TopicDeleted(topic_id=ORDERS)])
         (member,) = (await described(broker)).members
-        assert [each.topic for each in member.assignment.topics] == [""]
+        assert member.assignment.topic_partitions == (), "only what exists"
 
 
 @pytest.mark.parametrize(

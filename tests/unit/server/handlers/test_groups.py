@@ -8,10 +8,12 @@ import pytest
 
 from kraft.model.classic_groups import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
 from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
-from kraft.model.consumer_groups import ConsumerGroupDescribeRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.groups import DescribeGroupsRequest
+from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_GROUP
+from kraft.server.handlers.groups import descriptions_to_version
+from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest
+from kraft.wire.schema.describe_groups import DescribeGroupsRequest
 from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest
 from tests.support.server.group_broker import GroupBroker
@@ -53,11 +55,11 @@ async def test_groups_are_listed_by_state_and_type(
 async def test_classic_groups_are_described_and_others_are_not_found(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await with_groups(broker)
-        asked = DescribeGroupsRequest(group_ids=("old", "new", "none"))
+        asked = DescribeGroupsRequest(groups=("old", "new", "none"))
         old, new, none = (await broker.handlers.groups.describe(asked)).groups
         (member,) = old.members
-        assert (old.state, old.protocol_type, old.protocol) == ("Stable", "consumer", "range")
-        assert (member.client_id, member.client_host, member.assignment) == ("tester", "/10.0.0.7", b"all")
+        assert (old.group_state, old.protocol_type, old.protocol_data) == ("Stable", "consumer", "range")
+        assert (member.client_id, member.client_host, member.member_assignment) == ("tester", "/10.0.0.7", b"all")
         assert [each.error_code for each in (new, none)] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
         assert none.error_message == "there is no group 'none' of the classic protocol"
 
@@ -66,8 +68,10 @@ async def test_a_group_is_described_once_however_often_it_is_named(tmp_path: Pat
     async with GroupBroker(tmp_path) as broker:
         await with_groups(broker)
         asked = ("old", "new", "old", "old", "new")
-        classic = await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=asked))
-        consumer = await broker.handlers.consumer.describe(ConsumerGroupDescribeRequest(group_ids=asked))
+        classic = await broker.handlers.groups.describe(DescribeGroupsRequest(groups=asked))
+        consumer = await broker.handlers.consumer.describe(
+            ConsumerGroupDescribeRequest(group_ids=asked, include_authorized_operations=False)
+        )
         assert [each.group_id for each in classic.groups] == ["old", "new"]
         assert [each.group_id for each in consumer.groups] == ["old", "new"]
 
@@ -89,7 +93,7 @@ async def test_groups_without_members_are_deleted(tmp_path: Path) -> None:
 async def test_a_broker_without_the_coordinator_says_so(tmp_path: Path) -> None:
     broker = GroupBroker(tmp_path)
     assert (await broker.handlers.groups.list_groups(ListGroupsRequest())).groups == ()
-    (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=("old",)))).groups
+    (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(groups=("old",)))).groups
     (deleted,) = (await broker.handlers.groups.delete(DeleteGroupsRequest(groups_names=("old",)))).results
     assert group.error_code == deleted.error_code == ErrorCode.NOT_COORDINATOR
     with pytest.raises(Refusal):
@@ -132,9 +136,13 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
     async with GroupBroker(tmp_path) as broker:
         groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
         answers: tuple[Any, ...] = (
-            *(await groups.describe(DescribeGroupsRequest(group_ids=(long,)))).groups,
+            *(await groups.describe(DescribeGroupsRequest(groups=(long,)))).groups,
             *(await groups.delete(DeleteGroupsRequest(groups_names=(long,)))).results,
-            *(await consumer.describe(ConsumerGroupDescribeRequest(group_ids=(long,)))).groups,
+            *(
+                await consumer.describe(
+                    ConsumerGroupDescribeRequest(group_ids=(long,), include_authorized_operations=False)
+                )
+            ).groups,
             *(await offsets.fetch(OffsetFetchRequest(groups=(FetchGroup(group_id=long, all_topics=True),)))).groups,
         )
         assert [each.error_code for each in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
@@ -158,8 +166,8 @@ async def test_many_groups_that_do_not_exist_are_looked_for_in_turns(tmp_path: P
         groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
         fetched = OffsetFetchRequest(groups=tuple(FetchGroup(group_id=each, all_topics=True) for each in names))
         for asking in (
-            groups.describe(DescribeGroupsRequest(group_ids=names)),
-            consumer.describe(ConsumerGroupDescribeRequest(group_ids=names)),
+            groups.describe(DescribeGroupsRequest(groups=names)),
+            consumer.describe(ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False)),
             offsets.fetch(fetched),
         ):
             async with TurnCounter() as others:
@@ -168,3 +176,24 @@ async def test_many_groups_that_do_not_exist_are_looked_for_in_turns(tmp_path: P
         async with TurnCounter() as others:
             assert len((await groups.delete(DeleteGroupsRequest(groups_names=names))).results) == len(names)
         assert others.turns >= 3
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_group_that_does_not_exist_is_dead(asked: bool, tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        request = DescribeGroupsRequest(groups=("none",), include_authorized_operations=asked)
+        described = await broker.handlers.groups.describe(request)
+    for version, code, operations in ((5, 0, ON_GROUP if asked else NOT_ASKED), (6, 69, NOT_ASKED)):
+        (group,) = descriptions_to_version(request, described, version).groups
+        assert (group.error_code, group.group_state, group.authorized_operations) == (code, "Dead", operations)
+
+
+async def test_operations_are_described_if_they_are_asked_for(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        for asked, operations in ((True, ON_GROUP), (False, NOT_ASKED)):
+            classic = DescribeGroupsRequest(groups=("old",), include_authorized_operations=asked)
+            consumer = ConsumerGroupDescribeRequest(group_ids=("new",), include_authorized_operations=asked)
+            (old,) = (await broker.handlers.groups.describe(classic)).groups
+            (new,) = (await broker.handlers.consumer.describe(consumer)).groups
+            assert old.authorized_operations == new.authorized_operations == operations

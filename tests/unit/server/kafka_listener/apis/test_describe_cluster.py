@@ -9,7 +9,7 @@ from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse
-from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER
+from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.support.cluster_images import CLUSTER, cluster, epoch_of

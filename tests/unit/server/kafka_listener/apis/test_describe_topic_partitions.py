@@ -8,8 +8,8 @@ import pytest
 from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.metadata import PartitionMetadata, TopicMetadata
+from kraft.server.handlers.authorized_operations import ON_TOPIC
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
-from kraft.server.kafka_listener.apis.authorized_operations import ON_TOPIC
 from kraft.server.kafka_listener.apis.describe_topic_partitions import DescribeTopicPartitionsApi, Handle
 from kraft.wire.schema.describe_topic_partitions import (
     Cursor,

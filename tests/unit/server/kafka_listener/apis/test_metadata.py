@@ -14,9 +14,9 @@ from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
+from kraft.server.handlers.authorized_operations import NOT_ASKED
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
-from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -22,3 +22,7 @@ ON_CLUSTER: Final = _bits(
 )
 
 ON_GROUP: Final = _bits((_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS))
+
+
+def on_group(*, asked: bool) -> int:
+    return ON_GROUP if asked else NOT_ASKED
