@@ -66,7 +66,7 @@ def describe_classic(groups: Groups, volatile: GroupsVolatile, group_id: str) ->
     group = volatile.classic.get(group_id)
     if group is None and groups.offsets.has_group(group_id) and group_id not in groups.consumer:
         group = ClassicGroup(group_id=group_id)
-    if group is None or group.state is ClassicState.DEAD:
+    if group is None:
         raise not_of_protocol(group_id, "classic")
     return described(group)
 

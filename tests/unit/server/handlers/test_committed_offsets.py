@@ -259,6 +259,19 @@ async def test_offsets_of_many_partitions_are_committed_some_at_a_time(tmp_path:
         }
 
 
+@pytest.mark.parametrize("at_once", [1, 3 * COMMITTED_AT_ONCE])
+async def test_many_partitions_that_do_not_exist_are_answered_in_turns(at_once: int, tmp_path: Path) -> None:
+    partitions = tuple(offset(number) for number in range(at_once))
+    topics = [
+        OffsetCommitRequestTopic(name=f"unknown {number}", partitions=partitions)
+        for number in range(3 * COMMITTED_AT_ONCE // at_once)
+    ]
+    async with GroupBroker(tmp_path) as broker, TurnCounter() as others:
+        results = codes(await broker.handlers.offsets.commit(committing(*topics), NEWEST))
+        assert others.turns >= 3
+    assert results == [(each.name, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * at_once) for each in topics]
+
+
 async def test_offsets_of_many_partitions_are_deleted_some_at_a_time(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)), NEWEST)
