@@ -170,7 +170,7 @@ def _after_loss(cluster: Cluster) -> str:
     raise TimeoutError(f"node 1 has not noticed the loss of the quorum within {DEADLINE_S:g} s")
 
 
-def run(command: str, bootstrap_server: str) -> Run:
+def run(command: str, bootstrap_server: str, patience_s: float) -> Run:
     """Run a command to its end, or until patience ends."""
     name = command.partition(" --")[0]
     options = ("--group", "readers") if command.endswith("--group") else ()
@@ -189,14 +189,16 @@ def run(command: str, bootstrap_server: str) -> Run:
         process.stdin.write(b"order 2\n")
     process.stdin.close()
     try:
-        said, first_line_s = _read(process.stdout.fileno(), began)
+        said, first_s = _read(process.stdout.fileno(), began + patience_s)
         code = _exit_code(process)
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
     end_s = time.perf_counter() - began
-    return Run(first_line_s=first_line_s or end_s, end_s=end_s, code=code, said=said.decode("utf-8", "replace"))
+    return Run(
+        first_line_s=first_s - began if said else end_s, end_s=end_s, code=code, said=said.decode("utf-8", "replace")
+    )
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
@@ -207,20 +209,20 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
         return None
 
 
-def _read(output: int, began: float) -> tuple[bytes, float]:
-    """Read to the end, or until patience ends; return all, and the seconds to the first bytes, or 0."""
+def _read(output: int, until: float) -> tuple[bytes, float]:
+    """Read to the end, or until this time; return all, and the time of the first bytes, if there were any."""
     said, first_s = b"", 0.0
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
-        while selector.select(max(0.0, began + PATIENCE_S - time.perf_counter())):
+        while selector.select(max(0.0, until - time.perf_counter())):
             if not (read := os.read(output, 65_536)):
                 break
-            first_s = first_s or time.perf_counter() - began
+            first_s = first_s or time.perf_counter()
             said += read
     return said, first_s
 
 
-def measure(commands: Sequence[str], situations: Sequence[str], *, is_verbose: bool) -> Report:
+def measure(commands: Sequence[str], situations: Sequence[str], patience_s: float, *, is_verbose: bool) -> Report:
     """Run each command once in each situation."""
     runs: dict[str, dict[str, Run]] = {command: {} for command in commands}
     with Progress(transient=True) as progress:
@@ -228,7 +230,7 @@ def measure(commands: Sequence[str], situations: Sequence[str], *, is_verbose: b
         for situation in situations:
             with SITUATIONS[situation]() as bootstrap_server:
                 for command in commands:
-                    result = runs[command][situation] = run(command, bootstrap_server)
+                    result = runs[command][situation] = run(command, bootstrap_server, patience_s)
                     progress.advance(task)
                     if is_verbose:
                         times = f"{result.first_line_s:.2f} s, code {result.code} after {result.end_s:.2f} s"
@@ -240,7 +242,7 @@ def measure(commands: Sequence[str], situations: Sequence[str], *, is_verbose: b
         notes=[
             f"The answer, or why there is none yet: at most {GOAL_S:g} s are wanted, on an idle machine.",
             "In brackets: the exit code, and the seconds until the command ended, where that took longer.",
-            f"A command that `goes on` had not ended after {PATIENCE_S:g} s, and was killed.",
+            f"A command that `goes on` had not ended after {patience_s:g} s, and was killed.",
         ],
     )
 
@@ -259,6 +261,7 @@ def _cell(run: Run) -> str:
 def main(
     only: Annotated[str, typer.Option(help="Commands whose names contain this.")] = "",
     situation: Annotated[list[str] | None, typer.Option(help=f"{', '.join(SITUATIONS)}. May be repeated.")] = None,
+    patience: Annotated[float, typer.Option(help="Seconds after which a command is killed.")] = PATIENCE_S,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print what each command says.")] = False,
     output: Annotated[Output, typer.Option(help="Output format.")] = Output.TABLE,
 ) -> None:
@@ -268,7 +271,7 @@ def main(
     commands = [each for each in COMMANDS if only in each]
     if not commands:
         raise typer.BadParameter(f"no command contains {only!r}", param_hint="--only")
-    print_report(measure(commands, situation or list(SITUATIONS), is_verbose=verbose), output)
+    print_report(measure(commands, situation or list(SITUATIONS), patience, is_verbose=verbose), output)
 
 
 if __name__ == "__main__":
