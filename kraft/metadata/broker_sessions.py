@@ -77,9 +77,14 @@ class BrokerSessions:
             broker_id for broker_id, session in self._sessions.items() if now_ms >= self._deadline_ms(session)
         )
 
-    def end(self, broker_id: BrokerId) -> None:
-        """Remove the session of a broker that is fenced; its next contact begins a new one."""
-        self._sessions.pop(broker_id, None)
+    def end(self, broker_id: BrokerId, broker_epoch: BrokerEpoch | None = None) -> None:
+        """Remove the session of a broker that is fenced; its next contact begins a new one.
+
+        With a broker epoch, the session of a later registration is kept.
+        """
+        known = self._sessions.get(broker_id)
+        if known is not None and (broker_epoch is None or broker_epoch >= known.broker_epoch):
+            del self._sessions[broker_id]
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next session expires, in the past if one has already; None without sessions."""

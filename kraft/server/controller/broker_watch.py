@@ -135,9 +135,12 @@ class BrokerWatch:
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
         self._presence.heard(broker_id, broker_epoch)
 
-    def stops(self, broker_id: BrokerId) -> None:
-        """End the session of a broker that shuts down, so that it may be unregistered, or registered, at once."""
-        self._sessions.end(broker_id)
+    def stops(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """End the session of a broker that shuts down, so that it may be unregistered, or registered, at once.
+
+        The process may have been restarted, and registered, while its last heartbeat was answered.
+        """
+        self._sessions.end(broker_id, broker_epoch)
 
     async def liveness_stream(self, request: LivenessRequest) -> AsyncGenerator[LivenessResponse, None]:
         """Send one response at once, and end the stream with this controller's term. Raises Refusal.

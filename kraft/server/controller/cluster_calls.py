@@ -116,7 +116,7 @@ class ClusterCalls:
         except Refusal as refusal:
             return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
         if result.may_stop:
-            self._watch.stops(request.broker_id)
+            self._watch.stops(request.broker_id, request.broker_epoch)
         return result
 
     def _caught_up_from(self, broker_id: BrokerId) -> int:

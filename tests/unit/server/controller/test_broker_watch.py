@@ -231,3 +231,15 @@ async def test_the_leaderships_of_a_fenced_broker_go_to_a_newcomer_last() -> Non
         await asyncio.sleep(SESSION_S / 2 + 1)
         assert parts.is_fenced(1)
         assert partition(parts.host.image).leader == 3
+
+
+async def test_the_end_of_a_process_does_not_end_the_session_of_the_next_one() -> None:
+    """A broker that stopped may be back before the answer to its last heartbeat is: its session must continue."""
+    async with watching_controller() as controller:
+        watch = controller.watch
+        watch.registered(ONE, BrokerEpoch(7))
+        watch.stops(ONE, FIRST)
+        assert watch.has_live_session(ONE)
+        watch.stops(ONE, BrokerEpoch(7))
+        assert not watch.has_live_session(ONE)
+        watch.stops(ONE, BrokerEpoch(7))
