@@ -59,3 +59,51 @@ def test_a_slow_change_of_a_healthy_quorum_is_left_alone(caplog: pytest.LogCaptu
     assert not caplog.messages
     with pytest.raises(NoBrokerReachable):
         run(watched(change(10, TIMED_OUT), healthy, 10_000))
+
+
+def test_a_controller_that_came_back_later_leaves_the_change_its_own_error() -> None:
+    looks = [lost, lost, healthy]
+
+    async def recovers() -> None:
+        await (looks.pop(0) if len(looks) > 1 else looks[0])()
+
+    with pytest.raises(NoBrokerReachable):
+        run(watched(change(10, TIMED_OUT), recovers, 10_000))
+
+
+def test_cancelling_the_caller_ends_the_change_and_the_look() -> None:
+    ended = list[str]()
+
+    async def endless(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def scenario() -> list[str]:
+        caller = asyncio.create_task(watched(endless("change"), lambda: endless("look"), 10_000))
+        await asyncio.sleep(1)
+        assert ended == []
+        caller.cancel()
+        await asyncio.wait([caller], timeout=1)
+        assert caller.cancelled()
+        # The end of the loop would end them, too.
+        return list(ended)
+
+    assert sorted(run(scenario())) == ["change", "look"]
+
+
+def test_an_answer_ends_a_look_that_is_under_way() -> None:
+    ended = list[str]()
+
+    async def look() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("look")
+
+    async def scenario() -> list[str]:
+        assert await watched(change(2, "done"), look, 10_000) == "done"
+        return list(ended)
+
+    assert run(scenario()) == ["look"]

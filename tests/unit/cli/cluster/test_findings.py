@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from kraft.cli.cluster.findings import Facts, Finding, Severity, findings, state_of
@@ -100,6 +101,23 @@ def test_a_lost_quorum_is_critical_and_says_that_the_rest_may_be_out_of_date() -
     assert finding.severity is Severity.CRITICAL
     assert finding.what == "no controller is active: why. What follows may be out of date"
     assert state_of([finding]) == "critical"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"unreachable": True}, ["voter 3 unreachable"]),
+        ({"is_learner": True}, ["voter 3"]),
+        ({"lag": 0}, []),
+        ({}, ["voter 3 lacks 17 entries"]),
+    ],
+    ids=["unreachable", "learner", "has every entry", "behind"],
+)
+def test_a_voter_has_one_finding_at_most(changes: dict[str, Any], words: list[str]) -> None:
+    late = voter(3, **{"lag": 17, "last_caught_up_timestamp_ms": 40_000, **changes})
+    said = [what for _, what in found(quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), late]))]
+    assert len(said) == len(words), said
+    assert all(each.startswith(word) for each, word in zip(said, words, strict=True)), said
 
 
 def test_voters_that_do_not_count_or_lag_are_named() -> None:

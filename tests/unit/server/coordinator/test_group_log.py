@@ -217,3 +217,25 @@ async def test_groups_that_are_coordinated_elsewhere_now_are_forgotten(
     reporter = Reporter()
     await reporter.report(started("first"), started("second"), started("third"), completed("first"), completed("third"))
     assert ["took_ms" in line for line in lines[-2:]] == [False, True]
+
+
+async def test_a_restart_whose_start_another_coordinator_saw_is_a_start(lines: Lines) -> None:
+    reporter = Reporter()
+    await reporter.report(started(is_classic=True, is_restart=True))
+    reporter.now_ms += 500
+    await reporter.report(completed(is_classic=True))
+    assert [line["event"] for line in lines] == ["group rebalance started", "group rebalance completed"]
+    assert lines[-1]["took_ms"] == 500
+
+
+async def test_an_error_in_a_line_does_not_end_the_lines_after_it(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter, failures = Reporter(), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    with monkeypatch.context() as broken:
+        broken.setattr(group_log, "_short", lambda fact: 1 // 0)
+        await reporter.report(started())
+    await reporter.report(completed())
+    assert [line["event"] for line in lines] == ["group rebalance completed"]
+    assert len(failures) == 1

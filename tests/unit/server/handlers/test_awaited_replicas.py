@@ -65,3 +65,15 @@ async def test_a_refusal_for_another_reason_than_a_small_isr_keeps_its_message(b
     handler = AwaitedReplicasHandler(broker.partitions, in_words)
     refusal = Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction is not verified; retry")
     assert handler.message("orders", 0, refusal) == "the transaction is not verified; retry"
+
+
+async def test_below_the_minimum_isr_the_replicas_that_it_lacks_are_added_to_that_refusal_alone(broker: Broker) -> None:
+    partition = broker.open(min_insync_replicas=3)
+    lead(partition, replicas=(1, 2, 3), isr=(1, 2))
+    handler = AwaitedReplicasHandler(broker.partitions, in_words)
+    told = {
+        code: handler.message("orders", 0, Refusal(code, "refused"))
+        for code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
+    }
+    assert told[ErrorCode.NOT_ENOUGH_REPLICAS] == "refused; the partition waits for [3] to have offset 1"
+    assert told[ErrorCode.MESSAGE_TOO_LARGE] == "refused"
