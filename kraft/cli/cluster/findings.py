@@ -117,7 +117,10 @@ def _is_lagging(voter: QuorumMember, leader: QuorumMember) -> bool:
 
 def _of_brokers(facts: Facts) -> Iterator[Finding]:
     for broker in facts.brokers:
-        if broker.fenced_by_operator:
+        if broker.fenced_by_operator and not broker.replicas:
+            done = f"stop it if it runs, then kraft brokers unregister {broker.broker_id}"
+            yield _broker(broker, "is fenced by an operator, and has no replica", f"{done}; or kraft brokers unfence")
+        elif broker.fenced_by_operator:
             yield _broker(broker, "is fenced by an operator", f"kraft brokers unfence {broker.broker_id}")
         elif broker.fenced:
             yield _fenced(broker, facts)

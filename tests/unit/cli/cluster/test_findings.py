@@ -145,6 +145,12 @@ def test_a_broker_out_of_service_is_a_warning_with_what_took_it_out() -> None:
     assert findings(facts(brokers=brokers))[0].remedy == "kraft brokers unfence 1"
 
 
+def test_a_broker_that_was_decommissioned_is_to_be_unregistered() -> None:
+    (emptied,) = findings(facts(brokers=[broker(1), broker(2), broker(3, fenced_by_operator=True, replicas=0)]))
+    assert emptied.what == "broker 3 is fenced by an operator, and has no replica"
+    assert emptied.remedy.startswith("stop it if it runs, then kraft brokers unregister 3; or ")
+
+
 def test_a_broker_without_heartbeats_is_named_with_what_it_answers_here() -> None:
     brokers = [broker(1), broker(2, fenced=True), broker(3, fenced=True)]
     hung = NoBrokerReachable({"node-2:9094": "it accepts connections, but says nothing"}, 1_491)
