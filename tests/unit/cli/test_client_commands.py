@@ -422,7 +422,7 @@ def test_values_are_printed_one_a_line(kraft: Shell, cluster: FakeCluster) -> No
 def test_reading_ends_when_nothing_comes_for_too_long(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.create("orders")
     put(cluster, "orders", b"one")
-    assert kraft.succeed("consume", "orders", "--offset", "earliest", "--timeout-ms", "50") == "one\n"
+    assert kraft.succeed("consume", "orders", "--offset", "earliest", "--timeout-ms", "500") == "one\n"
     assert kraft.succeed("consume", "orders", "--timeout-ms", "50") == ""
 
 
