@@ -30,7 +30,9 @@ from tests.unit.server.replica.failing_replicas import (
 from tests.unit.server.replica.publishing import Host
 
 FOUR = with_topic(cluster(1, 2), [1, 2], [2, 1], [1, 2], [2, 1])
-REPAIR = "repair or replace the disk, then restart the node"
+REPAIR = (
+    "repair or replace the disk, format a directory that is new or empty with 'kraft storage format', restart the node"
+)
 
 
 @pytest.fixture
