@@ -77,5 +77,8 @@ def _places(groups: Sequence[list[pytest.Item]]) -> list[tuple[float, list[pytes
 
 
 def worker_count() -> int:
-    """Two for each core: a test with real nodes waits for them more than half of its time."""
-    return max(1, len(os.sched_getaffinity(0)) * 2)
+    """Three for two cores: a test with real nodes waits for them half of its time.
+
+    With two for each core, four tests that kill nodes may meet, whose elections then take each other's processor time.
+    """
+    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)

@@ -22,7 +22,7 @@ import kafka
 
 from tests.support.working_thread import WorkingThread
 
-DEADLINE_S: Final = 90.0
+DEADLINE_S: Final = 180.0
 DELIVERY_MS_MAX: Final = 120_000
 _POLL_S: Final = 0.02
 _BURST: Final = 5
