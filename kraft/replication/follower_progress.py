@@ -37,7 +37,7 @@ class _Fetch:
 class FollowerProgress:
     """Progress of one follower. It has everything that the leader had at `caught_up_ms`.
 
-    `caught_up_ms` is None if it was not caught up since it left the ISR or was registered anew, or never was.
+    `caught_up_ms` is None if it was not caught up since it left the ISR, or never was.
 
     Invariant: everything below `durable_end` was on the follower's disk when it sent its last fetch.
     """
@@ -60,9 +60,8 @@ class FollowerProgress:
     def fetched(self, *, broker_epoch: BrokerEpoch, fetch_offset: Offset, leader_end: Offset, now_ms: int) -> None:
         """Record a fetch from `fetch_offset`: everything below it is on the follower's disk."""
         if broker_epoch != self.broker_epoch:
-            if self.broker_epoch != UNKNOWN_BROKER_EPOCH:
-                # The progress of the broker's earlier process says nothing about this one, which may have a full disk.
-                self.left_isr()
+            # The progress of the broker's earlier process says nothing about this one.
+            self._last_fetch = None
             self.broker_epoch = broker_epoch
         if fetch_offset >= leader_end:
             self.caught_up_ms = now_ms

@@ -60,24 +60,6 @@ def test_a_new_registration_does_not_inherit_what_the_earlier_one_had_fetched() 
     assert progress.broker_epoch == 2
 
 
-def test_a_new_registration_is_not_caught_up_because_the_earlier_one_was() -> None:
-    """A broker fetches until its controlled shutdown ends, and may come back with a full disk."""
-    progress = follower()
-    fetched(progress, 10, 10, now_ms=500, broker_epoch=1)
-    fetched(progress, 10, 20, now_ms=600, broker_epoch=2)
-
-    assert not progress.is_caught_up(leader_end=Offset(20), now_ms=601, lag_time_max_ms=30_000)
-    assert progress.behind_since_ms == 500
-
-
-def test_the_lag_time_that_a_follower_has_been_given_outlives_its_first_fetch() -> None:
-    progress = follower()
-    progress.joined_isr(now_ms=500)
-    fetched(progress, 5, 10, now_ms=600, broker_epoch=1)
-
-    assert progress.is_caught_up(leader_end=Offset(10), now_ms=601, lag_time_max_ms=1_000)
-
-
 def test_a_follower_that_left_the_isr_must_catch_up_again() -> None:
     progress = follower()
     fetched(progress, 10, 10, now_ms=500)
