@@ -18,7 +18,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
 from kraft.server.identity import storage
 from tests.support.kafka.lossy_proxy import DEADLINE_S, LossyProxy
-from tests.support.waiting import until
+from tests.support.waiting import until, until_stable
 
 TOPIC = "orders"
 ATTEMPT_S = 1.0
@@ -101,6 +101,8 @@ def test_records_with_the_sequences_of_an_aborted_transaction_are_not_taken_for_
 
     transact(producer, b"second")
     transact(producer, b"third")
+    # A commit is answered once it is decided, which may be before the partition has its marker.
+    until_stable(running.bootstrap_servers, [TOPIC])
     with Consumer(running.bootstrap_servers, isolation_level="read_committed") as consumer:
         place = TopicPartition(TOPIC, 0)
         end = consumer.end_offsets([place])[place]

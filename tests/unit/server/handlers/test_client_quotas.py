@@ -38,7 +38,7 @@ async def test_the_controller_warns_once_that_quotas_are_not_enforced() -> None:
         async def submit(self, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
             return decide(image).response
 
-    quotas = Alterations(Decisions())  # type: ignore[arg-type]
+    quotas = Alterations(Decisions())  # type: ignore[arg-type]  # It only submits.
     with capture_logs() as logged:
         await quotas.alter(replace(REQUEST, validate_only=True))
         assert logged == []

@@ -250,7 +250,7 @@ async def test_the_answers_of_a_large_request_come_in_its_order(
 
 async def listed(broker: Handling, **filters: object) -> list[str]:
     wanted: dict[str, object] = {"state_filters": (), "producer_id_filters": (), **filters}
-    response = await broker.handler.list_transactions(ListTransactionsRequest(**wanted))  # type: ignore[arg-type]
+    response = await broker.handler.list_transactions(ListTransactionsRequest(**wanted))  # type: ignore[arg-type]  # Any filters.
     return sorted(each.transactional_id for each in response.transaction_states)
 
 
