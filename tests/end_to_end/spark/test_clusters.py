@@ -131,10 +131,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def topic(world: World, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def topic(world: World, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own: offsets 5 to 19 in partition 0, and an empty partition 1."""
-    # Long enough for an answer, and no longer: some tests wait for its end.
-    monkeypatch.setattr(kraft_reads, "STALL_MS", 300)
     name = str(request.node.originalname).removeprefix("test_")
     world.create(name, 2)
     world.append(name, 0, RECORDS)
@@ -147,7 +145,9 @@ def test_a_range_holds_exactly_its_records(world: World, topic: str) -> None:
     assert world.read(TopicPartition(topic, 0), 7, 7) == []
 
 
-def test_the_end_of_the_log_is_waited_at(world: World, topic: str) -> None:
+def test_the_end_of_the_log_is_waited_at(world: World, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long enough for an answer, and no longer: what is read here never comes.
+    monkeypatch.setattr(kraft_reads, "STALL_MS", 1_000)
     places = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert world.connected.latest_offsets(places) == {places[0]: RECORDS, places[1]: 0}
     chunks = world.connected.read(places[0], 18, RECORDS + 1, COLUMNS)
