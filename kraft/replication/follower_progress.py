@@ -50,6 +50,8 @@ class FollowerProgress:
     caught_up_ms: int | None = None
     out_of_isr_since_ms: int = 0
     """When it was caught up for the last time before it left the ISR. Only descriptions have it."""
+    advanced_ms: int = 0
+    """Time of its last fetch that had more than the one before it, or all that the leader had; or of its first."""
     _last_fetch: _Fetch | None = None
 
     @property
@@ -69,6 +71,8 @@ class FollowerProgress:
             # Under steady load the leader is always a little ahead. A follower that now has what the leader had at the
             # previous fetch keeps up, with one round trip of delay.
             self.caught_up_ms = self._last_fetch.at_ms
+        if self._last_fetch is None or fetch_offset > self.durable_end or fetch_offset >= leader_end:
+            self.advanced_ms = now_ms
         # The latest offset counts, as in Kafka, not the largest. A log begins anew only with a new registration or
         # leader epoch; if one ever did otherwise, the largest would count records that are gone. A fetch that arrives
         # after a later one, over an earlier connection, delays the high watermark until the next fetch.

@@ -42,10 +42,11 @@ _WAIT_FOR_METADATA = frozenset(
 )
 """Refusals of a proposal that mean: the partition has changed, and this broker has yet to receive the new metadata."""
 
-_JOINER_SILENCE_MAX_MS = 1_000
-"""The leader does not wait for a follower outside the ISR that has not fetched for this long. While records arrive, a
-live follower fetches all the time. A follower that was fenced, caught up and then died would otherwise stop the high
-watermark for its whole lag time, because its death changes no ISR and so the leader receives no metadata about it."""
+_JOINER_STANDSTILL_MAX_MS = 1_000
+"""The leader does not wait for a follower outside the ISR that has got no further for this long. While records arrive,
+a live follower fetches, and has more each time. One that was fenced, caught up and then died would otherwise stop the
+high watermark for its whole lag time, because its death changes no ISR and so the leader receives no metadata about it;
+so would one that came back soon, with a disk that is full: it fetches the same offset again and again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -387,7 +388,7 @@ class PartitionLeader:
 
     def _is_about_to_join(self, follower: FollowerProgress) -> bool:
         fetched_ms = follower.last_fetch_ms
-        if fetched_ms is None or self._now_ms - fetched_ms > _JOINER_SILENCE_MAX_MS:
+        if fetched_ms is None or self._now_ms - follower.advanced_ms > _JOINER_STANDSTILL_MAX_MS:
             return False
         # The leader does not wait for a broker that it may not propose: one in a controlled shutdown is fenced, and
         # fetches, caught up, until it stops. If the leader waited for it, every producer would pause when it is gone.

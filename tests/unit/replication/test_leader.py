@@ -4,7 +4,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, ProposeIsr
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
 from kraft.replication.leader import PartitionLeader
 from tests.unit.replication.leading import (
     LAG_MS,
@@ -146,6 +146,31 @@ def test_a_follower_outside_the_isr_that_falls_silent_is_not_waited_for() -> Non
 
     assert leader.tick(1_011) == [advanced_to(14)]
     assert len(proposals(fetched(leader, 3, 14, now_ms=1_500))) == 1, "it may join when it is heard from again"
+
+
+def test_a_follower_outside_the_isr_that_gets_no_further_is_not_waited_for() -> None:
+    """A broker that comes back soon after it was stopped, with a full disk, fetches the same offset again and again."""
+    inactive = {3}
+    leader = leading((1, 2), lag_ms=30_000, inactive=inactive)
+    fetched(leader, 3, 10, now_ms=100)
+    write(leader, 12)
+    assert fetched(leader, 2, 12, now_ms=200) == [advanced_to(12)]
+    inactive.clear()
+
+    def fetched_by_new_process(offset: int, now_ms: int) -> list[LeaderEffect]:
+        return leader.follower_fetched(BrokerId(3), BrokerEpoch(32), Offset(offset), now_ms)
+
+    write(leader, 14)
+    fetched_by_new_process(11, 500)
+    fetched(leader, 2, 14, now_ms=600)
+    for now_ms in range(700, 1_501, 200):
+        assert fetched_by_new_process(11, now_ms) == [], "it may still get further"
+    assert fetched_by_new_process(11, 1_501) == [advanced_to(14)]
+
+    fetched_by_new_process(13, 1_700)
+    write(leader, 16)
+    assert fetched(leader, 2, 16, now_ms=1_800) == [], "its disk has room again"
+    assert len(proposals(fetched_by_new_process(14, 1_900))) == 1
 
 
 def test_a_follower_that_may_not_join_is_not_waited_for_when_it_falls_silent() -> None:
