@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and WriteTxnMarkers between brokers. Sources: KIP-98, KIP-890."""
+"""AddPartitionsToTxn between brokers. Source: KIP-890."""
 
 from __future__ import annotations
 
@@ -33,33 +33,4 @@ class VerifiedTransaction(Struct, frozen=True, kw_only=True):
 
 class AddPartitionsToTxnResponse(Struct, frozen=True, kw_only=True):
     transactions: tuple[VerifiedTransaction, ...]
-    """In the order of the request."""
-
-
-class TxnMarker(Struct, frozen=True, kw_only=True):
-    """Marker of one transaction for several partitions."""
-
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-    coordinator_epoch: int
-    """Leader epoch of the coordinator's partition of `__transaction_state`."""
-
-    transaction_version: int
-    """Since 2, the marker's epoch is greater than that of the producer's records."""
-
-    partitions: tuple[PartitionName, ...]
-
-
-class WriteTxnMarkersRequest(Struct, frozen=True, kw_only=True):
-    markers: tuple[TxnMarker, ...]
-
-
-class WrittenTxnMarker(Struct, frozen=True, kw_only=True):
-    partition_error_codes: tuple[ErrorCode, ...]
-    """One for each partition of the marker, in its order."""
-
-
-class WriteTxnMarkersResponse(Struct, frozen=True, kw_only=True):
-    markers: tuple[WrittenTxnMarker, ...]
     """In the order of the request."""

@@ -17,6 +17,7 @@ from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.call import Call, Exchange, Packed, ServerStream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
 from kraft.rpc.replica_fetch_frames import request_pieces, response_pieces, unpack_request, unpack_response
+from kraft.wire.schema.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 # Only the active controller answers, except for FOLLOW_METADATA.
 _CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
@@ -55,9 +56,7 @@ ADD_PARTITIONS_TO_TXN: Final = Call(
     transactions.AddPartitionsToTxnRequest,
     transactions.AddPartitionsToTxnResponse,
 )
-WRITE_TXN_MARKERS: Final = Call(
-    _REPLICATION, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse
-)
+WRITE_TXN_MARKERS: Final = Call(_REPLICATION, "WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersResponse)
 LIST_PRODUCER_TRANSACTIONS: Final = Call(
     _REPLICATION, "ListProducerTransactions", ProducerTransactionsRequest, ProducerTransactionsResponse
 )

@@ -24,6 +24,7 @@ from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions
@@ -119,6 +120,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     transactions: TransactionsHandler
     """One for all listeners: it lets long patterns of one client at a time have a turn."""
 
+    markers: TxnMarkersHandler
     listener: str
     """Name of the listener, whose addresses are in answers."""
 
@@ -171,6 +173,7 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """Those for the kinds of resources that a request names; empty if anybody may call it."""
 
     visible_to: VisibleTo = VisibleTo.ANYBODY
+    """Nodes prove over gRPC that they belong to the cluster: to Kafka's clients, what only nodes see is refused."""
 
     # --- what only Kafka's protocol does ---
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import Call, Served
-from kraft.server.apis.api import Api, BrokerSide, ControllerSide
+from kraft.server.apis.api import Api, BrokerSide, ControllerSide, VisibleTo
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.requests import Api as KafkaApi
@@ -33,12 +34,17 @@ def controller_calls(controller: ControllerSide) -> list[Served]:
     ]
 
 
+async def refuse_client(_: Any) -> NoReturn:
+    """Refuse a request that only nodes of the cluster may send, as Kafka does."""
+    raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only nodes of the cluster may send this request")
+
+
 def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
     """Return the APIs of a broker's listener for Kafka's clients."""
     return {
         each.key: HandledApi(
             each.key,
-            each.handler(broker),
+            refuse_client if each.visible_to is VisibleTo.NODES else each.handler(broker),
             refused=each.refused,
             from_version=each.from_version,
             to_version=each.to_version,

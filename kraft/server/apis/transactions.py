@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kraft.rpc.cluster_calls import LIST_PRODUCER_TRANSACTIONS
-from kraft.rpc.transaction_calls import DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kraft.rpc.cluster_calls import LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
+from kraft.rpc.transaction_calls import (
+    ABORT_TRANSACTION,
+    COMMIT_TRANSACTIONS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    LIST_TRANSACTIONS,
+)
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, VisibleTo
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import transaction_versions as versions
+from kraft.server.handlers.txn_markers import markers_refused
 from kraft.wire.api_keys import ApiKey
 
 TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
@@ -32,6 +39,28 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),),
         refused=versions.end_refused,
         to_version=versions.end_to_version,
+    ),
+    Api(
+        call=COMMIT_TRANSACTIONS,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.transactions.commit_transactions,
+        needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),),
+    ),
+    Api(
+        key=ApiKey.WRITE_TXN_MARKERS,
+        call=WRITE_TXN_MARKERS,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.markers.write,
+        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        # A marker commits or aborts a transaction whatever its owner says.
+        visible_to=VisibleTo.NODES,
+        refused=markers_refused,
+    ),
+    Api(
+        call=ABORT_TRANSACTION,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.markers.abort,
+        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
     ),
     Api(
         key=ApiKey.DESCRIBE_TRANSACTIONS,

@@ -104,6 +104,7 @@ class BrokerApis:
             known_to_lead=self._replicas.leader_checks.known_to_lead,
             groups=self.handlers.groups,
             transactions=self._coordinators.transactions.handler,
+            markers=self._coordinators.transactions.markers,
         )
 
     @cached_property
@@ -129,7 +130,6 @@ class BrokerApis:
             metadata=self._metadata_handler(GRPC),
             groups=self._coordinators.group_handlers(),
             transactions=transactions.handler,
-            txn_markers=transactions.markers,
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, self._forwarder),

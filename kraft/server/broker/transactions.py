@@ -13,8 +13,6 @@ from kraft.model.ids import BrokerId
 from kraft.model.transaction_partitions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
@@ -37,6 +35,7 @@ from kraft.server.coordinator.transaction_verifier import TransactionVerifier
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import AppendGroupMarker, TxnMarkersHandler
 from kraft.server.loop.threads import shut_down
+from kraft.wire.schema.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,13 +21,17 @@ from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transacti
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.completions import Completions
 from kraft.server.coordinator.transaction_kind import TransactionHost
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 log = structlog.get_logger()
 
@@ -153,7 +158,7 @@ class MarkerSender:
 
     async def _send_to(self, broker_id: BrokerId, markers: Sequence[_Marker]) -> None:
         by_transaction: defaultdict[tuple[TransactionHost, PendingMarkers], list[_Marker]] = defaultdict(list)
-        for marker in markers:
+        for marker in sorted(markers, key=lambda each: each.partition):
             by_transaction[marker.host, marker.transaction].append(marker)
         if not by_transaction:
             return
@@ -171,7 +176,8 @@ class MarkerSender:
             return
         turns = Turns(REPORTS_AT_ONCE)
         for sent, result in zip(by_transaction.values(), response.markers, strict=True):
-            codes = list(zip(sent, result.partition_error_codes, strict=True))
+            written = (each.error_code for topic in result.topics for each in topic.partitions)
+            codes = list(zip(sent, written, strict=True))
             self._report([marker for marker, code in codes if code in ENDED_THERE])
             self._send_later([marker for marker, code in codes if code not in ENDED_THERE])
             await turns.done()
@@ -218,14 +224,17 @@ def _key(marker: _Marker) -> tuple[str, int, TopicPartition]:
     return marker.transaction.transactional_id, marker.transaction.prepared_ms, marker.partition
 
 
-def _message(host: TransactionHost, transaction: PendingMarkers, markers: Iterable[_Marker]) -> TxnMarker:
-    return TxnMarker(
+def _message(host: TransactionHost, transaction: PendingMarkers, markers: Iterable[_Marker]) -> WritableTxnMarker:
+    """Return a transaction's marker for these partitions, which are sorted."""
+    by_topic = groupby((marker.partition for marker in markers), key=lambda each: each.topic)
+    return WritableTxnMarker(
         producer_id=transaction.producer.producer_id,
         producer_epoch=transaction.producer.epoch,
-        committed=transaction.commit,
+        transaction_result=transaction.commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(each.partition for each in partitions))
+            for topic, partitions in by_topic
+        ),
         coordinator_epoch=host.partition.leader_epoch,
         transaction_version=transaction.transaction_version,
-        partitions=tuple(
-            PartitionName(topic=each.partition.topic, partition=each.partition.partition) for each in markers
-        ),
     )

@@ -23,7 +23,6 @@ from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.transactions import TransactionsHandler
-from kraft.server.handlers.txn_markers import TxnMarkersHandler
 
 
 class ForwardedHandlers(Struct, frozen=True, kw_only=True):
@@ -65,7 +64,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
 
     groups: GroupHandlers
     transactions: TransactionsHandler
-    txn_markers: TxnMarkersHandler
     list_offsets: ListOffsetsHandler
     producer_ids: ProducerIdHandler
     forwarded: ForwardedHandlers
@@ -84,7 +82,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.metadata.served(),
             *self.groups.served(),
             *self.transactions.served(),
-            *self.txn_markers.served(),
             *self.list_offsets.served(),
             *self.producer_ids.served(),
             *self.forwarded.served(),

@@ -43,7 +43,6 @@ from kraft.model.transactions import (
 )
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
-from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import describe_transactions as describing
@@ -291,7 +290,6 @@ class TransactionsHandler:
 
     def served(self) -> list[Served]:
         return [
-            COMMIT_TRANSACTIONS.served_by(self.commit_transactions),
             ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),
         ]
 

@@ -7,7 +7,8 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import repeat
 from typing import Final
 
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch
@@ -15,24 +16,23 @@ from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.recovery.producer_state import ProducerState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.partitions import PartitionName
 from kraft.model.produce import ACKS_ALL
-from kraft.model.transaction_partitions import (
-    TxnMarker,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-    WrittenTxnMarker,
-)
 from kraft.model.transactions import AbortTransactionRequest, AbortTransactionResponse
-from kraft.rpc.call import Served
-from kraft.rpc.cluster_calls import WRITE_TXN_MARKERS
-from kraft.rpc.transaction_calls import ABORT_TRANSACTION
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
+from kraft.wire.schema.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 WRITTEN_S_MAX: Final = 4.0
 """How long a request waits until the replicas have its markers; the coordinator's deadline is longer."""
@@ -78,7 +78,7 @@ class TxnMarkersHandler:
             for marker in request.markers:
                 of_marker: list[ErrorCode] = []
                 codes.append(of_marker)
-                for partition in marker.partitions:
+                for partition in marked(marker):
                     outcome = self._begin(marker, partition, until_s)
                     if isinstance(outcome, ErrorCode):
                         of_marker.append(outcome)
@@ -86,9 +86,7 @@ class TxnMarkersHandler:
                         await waiting.add(outcome, of_marker)
                     await turns.done()
             await waiting.end()
-            return WriteTxnMarkersResponse(
-                markers=tuple(WrittenTxnMarker(partition_error_codes=tuple(each)) for each in codes)
-            )
+            return WriteTxnMarkersResponse(markers=tuple(map(marker_result, request.markers, codes)))
         finally:
             waiting.cancel()
 
@@ -98,7 +96,6 @@ class TxnMarkersHandler:
         Any client may ask for it, so it ends only what no coordinator will end: an open transaction that is none of
         theirs. Without an open transaction of the producer there is nothing to do.
         """
-        named = PartitionName(topic=request.topic, partition=request.partition)
         # Raise the Refusal with its message.
         if request.producer_id < 0 or not 0 <= request.producer_epoch <= EPOCH_MAX:
             problem = f"no producer has id {request.producer_id} and epoch {request.producer_epoch}"
@@ -107,23 +104,21 @@ class TxnMarkersHandler:
         if before is None:
             return AbortTransactionResponse()
         producer = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
-        await self._check_hanging(producer, TopicPartition(named.topic, named.partition))
+        await self._check_hanging(producer, TopicPartition(request.topic, request.partition))
         after = self._open_transaction(request)
         if after is None or after.transaction_start != before.transaction_start:
             # It ended meanwhile, and the marker would be that of the producer's next transaction.
             return AbortTransactionResponse()
         self._check_nothing_was_added(request, before, after)
-        marker = TxnMarker(
+        marker = WritableTxnMarker(
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
-            committed=False,
+            transaction_result=False,
+            topics=(WritableTxnMarkerTopic(name=request.topic, partition_indexes=(request.partition,)),),
             coordinator_epoch=request.coordinator_epoch,
-            transaction_version=0,
-            partitions=(named,),
         )
         response = await self.write(WriteTxnMarkersRequest(markers=(marker,)))
-        ((code,),) = (each.partition_error_codes for each in response.markers)
-        if code is not ErrorCode.NONE:
+        if (code := error_code(response.markers[0].topics[0].partitions[0].error_code)) is not ErrorCode.NONE:
             problem = f"the abort marker was not written into {request.topic}-{request.partition}"
             raise Refusal(code, f"{problem}: describe the producers of the partition again")
         return AbortTransactionResponse()
@@ -160,13 +155,13 @@ class TxnMarkersHandler:
 
     # --- appends -------------------------------------------------------------------------------------------------
 
-    def _begin(self, marker: TxnMarker, named: PartitionName, until_s: float) -> ProduceOutcome:
+    def _begin(self, marker: WritableTxnMarker, named: TopicPartition, until_s: float) -> ProduceOutcome:
         """Append a marker, or queue it behind other appends. Return its outcome, or the future of it."""
         if marker.producer_id < 0 or not 0 <= marker.producer_epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
         if _now_s() >= until_s:
             return ErrorCode.REQUEST_TIMED_OUT
-        kind = MarkerType.COMMIT if marker.committed else MarkerType.ABORT
+        kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
         end = EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
         batch = build_marker(end, marker.producer_id, marker.producer_epoch, self._wall_ms())
         origin = AppendOrigin(is_coordinator=True, transaction_version=marker.transaction_version)
@@ -221,8 +216,34 @@ class TxnMarkersHandler:
         )
         return outcome
 
-    def served(self) -> list[Served]:
-        return [WRITE_TXN_MARKERS.served_by(self.write), ABORT_TRANSACTION.served_by(self.abort)]
+
+def markers_refused(request: WriteTxnMarkersRequest, refusal: Refusal) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=tuple(marker_result(marker, repeat(refusal.error_code)) for marker in request.markers)
+    )
+
+
+def marked(marker: WritableTxnMarker) -> Iterable[TopicPartition]:
+    """Return the partitions of a marker, in order."""
+    return (TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes)
+
+
+def marker_result(marker: WritableTxnMarker, codes: Iterable[int]) -> WritableTxnMarkerResult:
+    """Return the result of a marker; `codes` are those of its partitions, in order."""
+    left = iter(codes)
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=tuple(
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=tuple(
+                    WritableTxnMarkerPartitionResult(partition_index=number, error_code=next(left))
+                    for number in topic.partition_indexes
+                ),
+            )
+            for topic in marker.topics
+        ),
+    )
 
 
 def _append(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) -> ProduceOutcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.add_partitions_to_txn import AddPartitionsToTxnApi
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
-from kraft.server.kafka_listener.apis.write_txn_markers import refuse_txn_markers
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
@@ -15,5 +14,4 @@ def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
     return {
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.new, transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(transactions.add_partitions_of_producer),
-        ApiKey.WRITE_TXN_MARKERS: refuse_txn_markers,
     }

@@ -13,8 +13,6 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.ids import TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produce import ProduceApi
@@ -23,6 +21,7 @@ from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES, encode_request
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kraft.wire.schema.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.group_broker import GroupBroker
 from tests.support.server.produce_handlers import produce_handler
@@ -40,15 +39,10 @@ _PRODUCE_VERSION: Final = 10
 
 def marker_flood(directory: Path, scale: float) -> Work:
     """One request has a marker of many producers for one partition of the offsets topic."""
-    names = (PartitionName(topic=OFFSETS_TOPIC, partition=0),)
+    topics = (WritableTxnMarkerTopic(name=OFFSETS_TOPIC, partition_indexes=(0,)),)
     markers = tuple(
-        TxnMarker(
-            producer_id=producer_id,
-            producer_epoch=0,
-            committed=True,
-            coordinator_epoch=0,
-            transaction_version=0,
-            partitions=names,
+        WritableTxnMarker(
+            producer_id=producer_id, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0
         )
         for producer_id in range(int(MARKERS * scale))
     )

@@ -78,7 +78,6 @@ NOT_YET = {
     ApiKey.PRODUCE,
     ApiKey.SYNC_GROUP,
     ApiKey.UNREGISTER_BROKER,
-    ApiKey.WRITE_TXN_MARKERS,
 }
 """APIs of Kafka's listener that are registered elsewhere, until their family moves. This list only shrinks."""
 

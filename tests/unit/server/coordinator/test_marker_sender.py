@@ -10,10 +10,9 @@ import pytest
 
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, TransactionState
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partitions import PartitionName
-from kraft.model.transaction_partitions import TxnMarker
 from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.marker_sender import MARKERS_PER_REQUEST, REPORTS_AT_ONCE, RETRY_S
+from kraft.wire.schema.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from tests.support.cluster_images import ORDERS, with_partition
 from tests.support.server.replicas import fetched, follow, settle
 from tests.unit.server.coordinator.transacting import FIRST_PRODUCER_ID, Transacting, orders
@@ -32,13 +31,13 @@ async def test_each_leader_gets_the_markers_of_its_partitions_once(
         await asyncio.sleep(60)
         assert sorted(broker.leaders.asked()) == [(1, 0), (2, 1)]
         marker = dict(broker.leaders.requests)[2].markers[0]
-        assert marker == TxnMarker(
+        assert marker == WritableTxnMarker(
             producer_id=FIRST_PRODUCER_ID,
             producer_epoch=1,
-            committed=commit,
+            transaction_result=commit,
+            topics=(WritableTxnMarkerTopic(name="orders", partition_indexes=(1,)),),
             coordinator_epoch=1,
             transaction_version=EPOCH_BUMP,
-            partitions=(PartitionName(topic="orders", partition=1),),
         )
 
 
@@ -182,7 +181,10 @@ async def test_a_request_has_a_thousand_markers_at_most(tmp_path: Path) -> None:
         broker.elect(1, leader=1)
         await broker.prepared(*range(count))
         await broker.until_state(COMMITTED)
-        sizes = [sum(len(marker.partitions) for marker in request.markers) for _, request in broker.leaders.requests]
+        sizes = [
+            sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+            for _, request in broker.leaders.requests
+        ]
         assert sizes == [MARKERS_PER_REQUEST, 1]
 
 

@@ -108,7 +108,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_with_markers(tmp_pat
         assert broker.leaders.requests == []
         await broker.until_state(TransactionState.COMPLETE_ABORT)
         ((_, request),) = broker.leaders.requests
-        assert not request.markers[0].committed
+        assert not request.markers[0].transaction_result
         assert request.markers[0].producer_epoch == producer.epoch + 1
         assert await broker.end(producer) is ErrorCode.TRANSACTION_ABORTABLE
 

@@ -27,10 +27,8 @@ from kraft.log.format.record_codec import Record
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged, TopicDeleted
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
-from kraft.model.transaction_partitions import WriteTxnMarkersRequest, WriteTxnMarkersResponse, WrittenTxnMarker
-from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
@@ -40,6 +38,7 @@ from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import Broker, InlineExecutor, append_to, fetched, lead, settle
 from tests.support.virtual_time import LoopClock
+from tests.unit.server.coordinator.marker_leaders import MarkerLeaders
 
 STATE = TopicId(UUID(int=51))
 STATE_0 = TopicPartition(TRANSACTIONS_TOPIC, 0)
@@ -49,47 +48,6 @@ ID = "payments"
 
 def orders(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("orders", number) for number in numbers)
-
-
-class MarkerLeaders:
-    """The brokers that are asked to write markers. All are written, unless the test says otherwise."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
-        self.codes: dict[TopicPartition, ErrorCode] = {}
-        self.failures: dict[int, Unreachable | Refusal] = {}
-        self.takes_s: dict[int, float] = {}
-        """How long a broker takes to answer, or to be found unreachable."""
-        self.holds: asyncio.Event | None = None
-        """While it is not set, no request is answered."""
-
-    async def write(self, broker_id: BrokerId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        self.requests.append((broker_id, request))
-        await asyncio.sleep(self.takes_s.get(broker_id, 0))
-        if self.holds is not None:
-            await self.holds.wait()
-        if broker_id in self.failures:
-            raise self.failures[broker_id]
-        return WriteTxnMarkersResponse(
-            markers=tuple(
-                WrittenTxnMarker(
-                    partition_error_codes=tuple(
-                        self.codes.get(TopicPartition(each.topic, each.partition), ErrorCode.NONE)
-                        for each in marker.partitions
-                    )
-                )
-                for marker in request.markers
-            )
-        )
-
-    def asked(self) -> list[tuple[int, int]]:
-        """Return broker and partition of every marker that was sent, in order."""
-        return [
-            (broker_id, partition.partition)
-            for broker_id, request in self.requests
-            for marker in request.markers
-            for partition in marker.partitions
-        ]
 
 
 class Transacting:

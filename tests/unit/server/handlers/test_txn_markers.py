@@ -14,15 +14,14 @@ from kraft.log.format.record_batch import read_header
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.partitions import PartitionName
 from kraft.model.produce import ProducePartition, ProduceRequest
-from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
 from kraft.model.transactions import AbortTransactionRequest
 from kraft.server.broker.transactions import CALL_S_MAX
 from kraft.server.handlers import txn_markers
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
+from kraft.wire.schema.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.support.log.transactional_log import VERIFIED, end, read_committed, send, transactional
 from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import (
@@ -88,9 +87,11 @@ class Marking:
         if self.objection is not None:
             raise self.objection
 
-    async def write(self, *markers: TxnMarker) -> list[list[ErrorCode]]:
+    async def write(self, *markers: WritableTxnMarker) -> list[list[int]]:
         response = await self.handler.write(WriteTxnMarkersRequest(markers=markers))
-        return [list(each.partition_error_codes) for each in response.markers]
+        return [
+            [each.error_code for topic in result.topics for each in topic.partitions] for result in response.markers
+        ]
 
 
 def add(partition: Partition, producer_id: int, sequence: int, *values: str, epoch: int = 0) -> None:
@@ -110,16 +111,16 @@ def marker(
     coordinator_epoch: int = 5,
     transaction_version: int = 0,
     producer_id: int = PRODUCER,
-) -> TxnMarker:
+) -> WritableTxnMarker:
     """Return a marker for partitions of `orders`, or for the first one of another topic."""
     names = [("orders", each) if isinstance(each, int) else (each, 0) for each in partitions]
-    return TxnMarker(
+    return WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=epoch,
-        committed=commit,
+        transaction_result=commit,
+        topics=tuple(WritableTxnMarkerTopic(name=topic, partition_indexes=(number,)) for topic, number in names),
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
-        partitions=tuple(PartitionName(topic=topic, partition=number) for topic, number in names),
     )
 
 

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.apis.write_txn_markers import refuse_txn_markers
+from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.server.broker_nodes import broker
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 @pytest.mark.parametrize("version", versions_of(WriteTxnMarkersRequest))
-async def test_each_partition_of_each_marker_is_refused_in_order(version: int) -> None:
+async def test_clients_of_kafkas_listener_may_not_write_markers(tmp_path: Path, version: int) -> None:
     topics = (
         WritableTxnMarkerTopic(name="parcels", partition_indexes=(1, 0)),
         WritableTxnMarkerTopic(name="orders", partition_indexes=(2,)),
@@ -26,7 +29,8 @@ async def test_each_partition_of_each_marker_is_refused_in_order(version: int) -
         for producer_id in (7, 8)
     )
     request = WriteTxnMarkersRequest(markers=markers)
-    response = await answered(refuse_txn_markers, request, version, WriteTxnMarkersResponse)
+    api = broker(tmp_path, "fsync", stopped_cleanly=True).apis.kafka_apis("PLAINTEXT")[ApiKey.WRITE_TXN_MARKERS]
+    response = await answered(api, request, version, WriteTxnMarkersResponse)
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert [
         (result.producer_id, topic.name, each.partition_index, each.error_code)
