@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 POLL_MS: Final = 500
 """Longest delay of Ctrl-C and of --timeout-ms while no records arrive."""
 
+LEAVE_MAX_MS: Final = 3_000
+"""Longest wait for the coordinator when the user interrupts the command."""
+
 _RECORDS_AT_A_TIME: Final = 10_000
 _WORDS: Final = {"earliest": "earliest", "beginning": "earliest", "latest": "latest", "end": "latest"}
 
@@ -129,6 +132,9 @@ def consume(
                 _seek(consumer, start)
         try:
             _print_records(consumer, settings, partitions, reading, write)
+        except KeyboardInterrupt:
+            consumer.close(LEAVE_MAX_MS, only_processed=True)
+            raise
         finally:
             say(f"Processed a total of {reading.printed} message{'' if reading.printed == 1 else 's'}")
 

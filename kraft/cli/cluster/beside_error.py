@@ -25,7 +25,7 @@ def told_beside(error: KraftError, bootstrap_server: str) -> list[str]:
         return []
     try:
         found = findings(gather(bootstrap_server, LOOK_MS))
-    except KraftError as unknown:
+    except Exception as unknown:  # noqa: BLE001  The error of the command is told in any case.
         return [f"The state of the cluster could not be found out: {unknown}"]
     wrong = [each for each in found if each.severity is not Severity.UNKNOWN]
     lines = [_line(each) for each in wrong[:TOLD_MAX]]

@@ -21,6 +21,10 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(300)
 
 DEADLINE_S = 60
+
+INTERRUPTED_WITHIN_S = 15.0
+"""It takes 3 s, and 30 s if the member were closed as at the end of its work."""
+
 RECORDS = 10
 
 
@@ -169,6 +173,18 @@ def test_a_signal_commits_what_was_printed_and_leaves_the_group(
     assert sorted(lines) == sorted(b"%d\n" % number for number in range(RECORDS) for _ in range(2))
     assert committed(admin, name) == {0: RECORDS, 1: RECORDS}
     assert described(cluster, "state", name)["members"] == 0
+
+
+def test_a_signal_ends_the_command_soon_where_no_broker_answers(cluster: Cluster, name: str) -> None:
+    consume = ("kraft", "consume", name, "--group", name, "--from-beginning")
+    with running(*consume, "--bootstrap-server", cluster.bootstrap_servers) as command:
+        command.stdout.readline()
+        cluster.node(1).pause()
+        try:
+            command.process.send_signal(signal.SIGTERM)
+            assert command.process.wait(INTERRUPTED_WITHIN_S) == 143
+        finally:
+            cluster.node(1).resume()
 
 
 def test_a_member_that_waits_for_one_that_was_killed_says_so(cluster: Cluster, name: str) -> None:

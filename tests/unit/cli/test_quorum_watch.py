@@ -96,7 +96,9 @@ def test_looks_become_rarer_only_while_the_block_waits(
     assert waits.waited_s == expected_s
 
 
-@pytest.mark.parametrize("error", [None, TIMED_OUT, Refusal(ErrorCode.UNSUPPORTED_VERSION, "an older broker")])
+@pytest.mark.parametrize(
+    "error", [None, TIMED_OUT, Refusal(ErrorCode.UNSUPPORTED_VERSION, "an older broker"), ValueError("anything")]
+)
 def test_the_error_of_a_block_stays_while_a_controller_is_active_or_nothing_is_known(error: Exception | None) -> None:
     quorum, said = Quorum(error), list[str]()
     with pytest.raises(NoBrokerReachable):
