@@ -38,8 +38,8 @@ from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LargeRequests
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
-from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX, UNREAD_SHARE, UnreadResponses
 from kraft.server.loop.budget import Budget
+from kraft.server.loop.unread_responses import RESPONSE_RECORD_BYTES_MAX, UNREAD_SHARE, UnreadResponses
 
 
 class ListenerMemory:

@@ -16,7 +16,7 @@ from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
-from kraft.server.kafka_listener.unread_responses import UnreadResponses
+from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served

@@ -144,7 +144,7 @@ class Watch:
 
     async def wait(self, timeout_s: float) -> bool:
         """Return True if a notifier has notified since `again`, False after `timeout_s`."""
-        if timeout_s <= 0:
+        if self.moved.is_set() or timeout_s <= 0:
             return self.moved.is_set()
         try:
             async with asyncio.timeout(timeout_s):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kraft.model import fetch as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE
+from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE, Room
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.fetch_sessions import (
     FINAL_EPOCH,
@@ -20,9 +21,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
     FetchSessions,
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
-from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
@@ -36,7 +35,7 @@ from kraft.wire.schema.fetch import (
     PartitionData,
 )
 
-Begin = Callable[[values.FetchRequest], Awaitable[values.FetchResponse] | values.FetchResponse]
+Begin = Callable[[values.FetchRequest, Room | None], Awaitable[values.FetchResponse] | values.FetchResponse]
 """Returns the response itself, not an awaitable, if enough records are there already."""
 
 _TOPIC_IDS_FROM: Final = 13
@@ -52,6 +51,50 @@ LARGE_WAIT_MS_MAX: Final = 500
 """Maximum wait of a large fetch, since others may wait for its turn to end. Clients ask for this by default."""
 
 _Found = list[tuple[FetchKey, PartitionData]]
+
+
+class _WantedPartition(NamedTuple):
+    key: FetchKey
+    topic: str | None
+    """None if the topic id is unknown."""
+
+    partition: FetchPartition
+
+
+class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
+    """What a client fetches: the partitions that its request names, or those of its session."""
+
+    wanted: list[_WantedPartition]
+    session: FetchSession | None
+    reads_committed: bool
+
+    def request(self, request: FetchRequest, wait_ms: int) -> values.FetchRequest:
+        """Return the request to the handler, which waits at most `wait_ms` for records."""
+        return values.FetchRequest(
+            request_id=0,
+            # An unknown topic id is answered without waiting.
+            max_wait_ms=0 if any(each.topic is None for each in self.wanted) else wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            partitions=[
+                values.FetchPartition(
+                    topic=topic,
+                    partition=partition.partition,
+                    fetch_offset=partition.fetch_offset,
+                    partition_max_bytes=partition.partition_max_bytes,
+                    current_leader_epoch=partition.current_leader_epoch,
+                )
+                for _, topic, partition in self.wanted
+                if topic is not None
+            ],
+            reads_committed=self.reads_committed,
+        )
+
+    def results(self, response: values.FetchResponse) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
+        """Return the results in the order of `wanted`; None where the topic id is unknown."""
+        results = iter(response.partitions)
+        for key, topic, _ in self.wanted:
+            yield key, None if topic is None else next(results)
 
 
 class FetchApi:
@@ -77,50 +120,40 @@ class FetchApi:
             session = self._session(request, uses_topic_ids=call.version >= _TOPIC_IDS_FROM)
         except Refusal as refusal:
             return FetchResponse(error_code=refusal.error_code, responses=())
-        fetch, unread = self._pending(request, session, call), call.unread
-        begun = self._begin(fetch.request(_room_bytes(unread)))
-        if isinstance(begun, Awaitable):
-            return self._respond_later(fetch, unread, begun)
-        _read(fetch, unread, begun)
-        if fetch.state is FetchState.ANSWERED and len(fetch.wanted) < PARTITIONS_AT_ONCE:
-            return self._response(fetch, [self._found(fetch, *each) for each in fetch.results()])
-        return self._respond_later(fetch, unread, None)
-
-    def _pending(self, request: FetchRequest, session: FetchSession | None, call: RequestContext) -> PendingFetch:
         wanted = _named(request) if session is None else session.wanted
-        is_large, is_crowded = call.frame_bytes > LARGE_FROM_BYTES, not self._waiting.has_room(len(wanted))
-        wait_ms = min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if is_large else request.max_wait_ms
-        return PendingFetch(
+        fetch = _Fetch(
             wanted=[
-                WantedPartition(key, self._leaders.topic_name(key.topic, key.topic_id), partition)
+                _WantedPartition(key, self._leaders.topic_name(key.topic, key.topic_id), partition)
                 for key, partition in wanted
             ],
             session=session,
             reads_committed=request.isolation_level == _READ_COMMITTED,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
-            records_wait_ms=min(wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else wait_ms,
-            room_wait_ms=wait_ms,
         )
+        wait_ms = (
+            min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms
+        )
+        is_crowded = not self._waiting.has_room(len(wanted))
+        begun = self._begin(
+            fetch.request(request, min(wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else wait_ms),
+            None if call.unread is None else Room(call.unread, wait_ms),
+        )
+        if isinstance(begun, Awaitable) or len(wanted) >= PARTITIONS_AT_ONCE:
+            return self._respond_later(fetch, begun)
+        return self._response(fetch, [self._found(fetch, *each) for each in fetch.results(begun)])
 
     async def _respond_later(
-        self, fetch: PendingFetch, unread: UnreadResponses | None, begun: Awaitable[values.FetchResponse] | None
+        self, fetch: _Fetch, begun: Awaitable[values.FetchResponse] | values.FetchResponse
     ) -> FetchResponse:
         self._waiting.hold(fetch, len(fetch.wanted))
         try:
-            if begun is not None:
-                _read(fetch, unread, await begun)
-            while unread is not None and fetch.state is not FetchState.ANSWERED:
-                fetch.waited(await unread.room(fetch.deadline_s))
-                if fetch.state is FetchState.READING:
-                    _read(fetch, unread, await self._read_again(fetch, unread))
-            return await self._respond_in_turns(fetch)
+            response = await begun if isinstance(begun, Awaitable) else begun
+            turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
+            for each in fetch.results(response):
+                found.append(self._found(fetch, *each))
+                await turns.done()
+            return self._response(fetch, found)
         finally:
             self._waiting.release(fetch)
-
-    async def _read_again(self, fetch: PendingFetch, unread: UnreadResponses) -> values.FetchResponse:
-        begun = self._begin(fetch.request(unread.room_bytes()))
-        return await begun if isinstance(begun, Awaitable) else begun
 
     def _session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         """Return the session of the request, with its changes; None without a session. Raises Refusal."""
@@ -138,15 +171,8 @@ class FetchApi:
             return None
         raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions hold too many partitions")
 
-    async def _respond_in_turns(self, fetch: PendingFetch) -> FetchResponse:
-        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
-        for each in fetch.results():
-            found.append(self._found(fetch, *each))
-            await turns.done()
-        return self._response(fetch, found)
-
     def _found(
-        self, fetch: PendingFetch, key: FetchKey, result: values.FetchPartitionResult | None
+        self, fetch: _Fetch, key: FetchKey, result: values.FetchPartitionResult | None
     ) -> tuple[FetchKey, PartitionData]:
         return key, _unknown(key) if result is None else self._partition(result, fetch.reads_committed)
 
@@ -163,7 +189,7 @@ class FetchApi:
             records=result.records,
         )
 
-    def _response(self, fetch: PendingFetch, found: _Found) -> FetchResponse:
+    def _response(self, fetch: _Fetch, found: _Found) -> FetchResponse:
         if fetch.session is not None:
             # The first response of a session names every partition, since the client knows nothing yet.
             found = fetch.session.news(found)
@@ -186,19 +212,6 @@ def _aborted(result: values.FetchPartitionResult) -> tuple[AbortedTransaction, .
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
         for aborted in result.aborted
     )
-
-
-def _room_bytes(unread: UnreadResponses | None) -> int | None:
-    return None if unread is None else unread.room_bytes()
-
-
-def _read(fetch: PendingFetch, unread: UnreadResponses | None, response: values.FetchResponse) -> None:
-    """Count the response at once, so that other fetches that read now see it."""
-    size_bytes = sum(len(result.records) for result in response.partitions)
-    has_room = unread is None or unread.takes(size_bytes)
-    if unread is not None and has_room:
-        unread.made(size_bytes)
-    fetch.read(response, has_room, asyncio.get_running_loop().time())
 
 
 def _named(request: FetchRequest) -> list[tuple[FetchKey, FetchPartition]]:

@@ -11,6 +11,7 @@ from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
+from kraft.server.handlers import fetch_results
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, append_to, batch, fetched, follow, lead, settle, values_of
@@ -330,7 +331,7 @@ async def test_a_fetch_waits_for_no_more_than_one_read_can_return(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
-    monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+    monkeypatch.setattr(fetch_results, "READ_BATCHES_MAX", 3)
     committed(broker, "a", "b", "c", "d", "e")
     began = asyncio.get_running_loop().time()
     for offset, expected in ((0, ["a", "b", "c"]), (3, ["d", "e"])):
@@ -338,7 +339,7 @@ async def test_a_fetch_waits_for_no_more_than_one_read_can_return(
         wanted = request(asking(offset, bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms)
         assert values(await FetchHandler(broker.partitions).handle(wanted)) == [expected]
     monkeypatch.setattr(segment, "READ_BYTES_MAX", 2 * len(batch("a")))
-    monkeypatch.setattr(fetch_module, "READ_BYTES_MAX", 2 * len(batch("a")))
+    monkeypatch.setattr(fetch_results, "READ_BYTES_MAX", 2 * len(batch("a")))
     wanted = request(asking(bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=60_000)
     assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
     assert asyncio.get_running_loop().time() == began

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers import fetch as fetch_module
-from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers import fetch_results
+from kraft.server.handlers.fetch import FetchHandler, Room
+from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replica_log import ReplicaLog
 from tests.support.server.replicas import Broker, append_to, batch, follow, made, remove_directory, settle, values_of
@@ -151,7 +153,7 @@ async def test_a_wait_that_ends_in_time_gives_what_it_found(broker: Broker, wait
 async def test_small_batches_that_came_one_by_one_are_answered_at_the_limit_of_a_read(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+    monkeypatch.setattr(fetch_results, "READ_BATCHES_MAX", 3)
     partition = committed(broker, "a")
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
@@ -204,6 +206,102 @@ async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its
     remove_directory(deleted)
     committed(broker, "new")
     assert values(await waiting) == [["new"]]
+
+
+async def test_a_wait_that_is_over_ends_though_changes_go_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at the partitions takes several turns of the loop, and in each of them one changes."""
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+    held = [committed(broker, "a", number=number) for number in range(3)]
+    wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=0, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    for _ in range(20):
+        held[1].committed.notify()
+        await asyncio.sleep(0)
+    assert waiting.done()
+
+
+# --- room for the response ---------------------------------------------------------------------------------------
+
+BYTES_MAX = 100_000
+LARGE = "a" * 20_000
+
+
+def without_room() -> UnreadResponses:
+    unread = UnreadResponses(BYTES_MAX)
+    unread.note("who does not read", BYTES_MAX)
+    return unread
+
+
+def begun(handler: FetchHandler, unread: UnreadResponses, wait_ms: int = 5_000, **fields: int) -> asyncio.Future[Any]:
+    begun = handler.begin(request(asking(), **fields), Room(unread, wait_ms))
+    assert isinstance(begun, Awaitable), "there was room"
+    return asyncio.ensure_future(begun)
+
+
+async def test_without_room_no_records_are_kept_and_they_are_read_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, unread = committed(broker, LARGE), without_room()
+    reads, handler = Reads(monkeypatch), FetchHandler(broker.partitions)
+    waiting = begun(handler, unread, max_wait_ms=500, min_bytes=1 << 19)
+    await asyncio.sleep(0.5)
+    await settle()
+    assert (reads.found, handler._waiting_bytes.held) == ([[LARGE]], 0)
+    append(broker, partition, LARGE)
+    unread.note("who does not read", 0)
+    assert values(await waiting) == [[LARGE, LARGE]]
+    assert reads.found == [[LARGE], [LARGE, LARGE]]
+
+
+async def test_no_more_is_read_than_there_is_room_for_and_a_batch_always(broker: Broker) -> None:
+    committed(broker, LARGE, LARGE)
+    for room_bytes, count in ((BYTES_MAX, 2), (len(batch(LARGE)) + 1, 1), (1, 1)):
+        unread = UnreadResponses(BYTES_MAX)
+        unread.note("who does not read", BYTES_MAX - room_bytes)
+        response = FetchHandler(broker.partitions).begin(request(asking()), Room(unread, 0))
+        assert not isinstance(response, Awaitable)
+        assert values(response) == [[LARGE] * count]
+
+
+async def test_when_no_room_comes_the_answer_has_everything_but_records(broker: Broker) -> None:
+    committed(broker, LARGE)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    response = await begun(FetchHandler(broker.partitions), without_room(), max_wait_ms=60_000)
+    (result,) = response.partitions
+    assert loop.time() - began == pytest.approx(5)
+    assert (result.records, result.high_watermark, result.error_code) == (b"", 1, ErrorCode.NONE)
+
+
+async def test_a_fetch_that_finds_no_room_again_keeps_its_deadline(broker: Broker) -> None:
+    committed(broker, LARGE)
+    loop, unread = asyncio.get_running_loop(), without_room()
+    began = loop.time()
+    waiting = begun(FetchHandler(broker.partitions), unread)
+    for _ in range(4):
+        await asyncio.sleep(1)
+        unread.note("who does not read", 0)
+        unread.note("another who does not read", BYTES_MAX)
+        await settle()
+        assert not waiting.done()
+        unread.note("who does not read", BYTES_MAX)
+        unread.note("another who does not read", 0)
+    assert values(await waiting) == [[]]
+    assert loop.time() - began == pytest.approx(5)
+
+
+async def test_a_response_is_counted_when_it_is_made_and_one_that_is_not_wanted_any_more_never(broker: Broker) -> None:
+    committed(broker, LARGE)
+    unread = without_room()
+    left = begun(FetchHandler(broker.partitions), unread)
+    waiting = begun(FetchHandler(broker.partitions), unread)
+    await settle()
+    left.cancel()
+    unread.note("who does not read", 0)
+    assert values(await waiting) == [[LARGE]]
+    assert unread.budget.held_most == BYTES_MAX
+    await settle()
+    assert (unread.budget.held, unread.budget.waiting_count) == (0, 0)
 
 
 @given(

@@ -6,7 +6,7 @@ import pytest
 
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX
-from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX
+from kraft.server.loop.unread_responses import RESPONSE_RECORD_BYTES_MAX
 
 MIB = 1 << 20
 

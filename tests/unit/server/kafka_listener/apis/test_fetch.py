@@ -15,8 +15,8 @@ from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
+from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
     AbortedTransaction,
@@ -341,6 +341,24 @@ def test_an_unknown_topic_id_in_a_session_is_answered(broker: Broker, version: i
     )
     assert codes(begun) == [0, ErrorCode.UNKNOWN_TOPIC_ID]
     assert codes(listener.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+async def test_an_unknown_topic_id_is_answered_at_once_among_partitions_that_are_known(broker: Broker) -> None:
+    committed(broker, 0, "a")
+    committed(broker, 1, "b")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    response = await Listener(broker).answer(
+        13,
+        asking(13, "orders", (0, 1)),
+        asking(13, "payments", (0, 0)),
+        asking(13, "orders", (1, 0)),
+        max_wait_ms=60_000,
+        min_bytes=1 << 20,
+    )
+    assert loop.time() == began
+    assert codes(response) == [0, ErrorCode.UNKNOWN_TOPIC_ID, 0]
+    assert [data.partition_index for data in found(response) if data.records] == [1]
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kraft.server.kafka_listener.unread_responses import (
+from kraft.server.loop.unread_responses import (
     RESPONSE_RECORD_BYTES_MAX,
     SMALL_RESPONSE_BYTES,
     UnreadResponses,
