@@ -21,7 +21,7 @@ from rich.progress import Progress
 from benchmarks.report import Cell, Output, Report, print_report, say
 from kraft.cli.options import BOOTSTRAP_VARIABLE
 from kraft.client import Admin, Consumer, Producer
-from kraft.client.errors import NoActiveController
+from kraft.client.model.errors import NoActiveController
 from kraft.local.cluster_files import HOST
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.launching import KRAFT, environment

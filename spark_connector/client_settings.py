@@ -88,7 +88,7 @@ def _refuse_unfit(name: str, setting: str) -> None:
 def _check(settings: Mapping[str, str]) -> None:
     # Imported here, because most queries set none, and Spark waits for the process that checks the options.
     from kraft.client import InvalidSetting, NotSupportedYet
-    from kraft.client.settings import ConsumerSettings, settings_of
+    from kraft.client.model.settings import ConsumerSettings, settings_of
 
     try:
         settings_of(ConsumerSettings, ("localhost:1",), settings)

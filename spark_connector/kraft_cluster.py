@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kraft.client import Admin, ArrowChunk, Consumer, TopicPartition, WantedColumns
-from kraft.client.settings import AdminSettings
+from kraft.client.model.settings import AdminSettings
 from spark_connector import kraft_reads
 from spark_connector.client_errors import connector_errors
 from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead

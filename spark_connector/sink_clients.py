@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kraft.client import Admin, Producer
-from kraft.client.network import Network, shared_network
+from kraft.client.cluster.network import Network, shared_network
 from spark_connector.sink_ids import TransactionalIds
 from spark_connector.sink_options import SinkOptions
 

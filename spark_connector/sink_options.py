@@ -124,7 +124,7 @@ def _check(settings: Mapping[str, str], *, is_exactly_once: bool) -> None:
         # Most queries set nothing, and Spark waits for the process that checks the options.
         return
     from kraft.client import InvalidSetting, NotSupportedYet
-    from kraft.client.settings import ProducerSettings, settings_of
+    from kraft.client.model.settings import ProducerSettings, settings_of
 
     if is_exactly_once and settings.get("acks", "all") not in ("all", "-1"):
         needed = f"needs delivery.guarantee={AT_LEAST_ONCE}: {EXACTLY_ONCE} writes with acks=all"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kraft.client import Admin
-    from kraft.client.errors import NoActiveController
+    from kraft.client.model.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
 app = typer.Typer(help="List brokers, fence them, and remove them from the cluster.", no_args_is_help=True)

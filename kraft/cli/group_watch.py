@@ -12,7 +12,7 @@ from kraft.cli.printing import counted, say
 
 if TYPE_CHECKING:
     from kraft.client import GroupDescription
-    from kraft.client.groups import GroupMember
+    from kraft.client.sans_io.group.descriptions import GroupMember
 
 LOOK_EVERY_S: Final = 1.5
 """Most members get partitions sooner. A look takes up to as long again where the coordinator is missing."""
@@ -75,7 +75,7 @@ class GroupWatch:
     def _of_error(self, error: Exception) -> str | None:
         """Return what is to be said of a look that failed; None for nothing."""
         from kraft.client import ErrorCode, Refusal
-        from kraft.client.any_broker import NoBrokerReachable
+        from kraft.client.cluster.any_broker import NoBrokerReachable
 
         if isinstance(error, NoBrokerReachable):
             return f"the state of group {self._group_id!r} is unknown: no broker answers"

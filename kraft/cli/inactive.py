@@ -8,12 +8,12 @@ from kraft.cli.printing import say
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.client.errors import NoActiveController
+    from kraft.client.model.errors import NoActiveController
 
 
 def inactive_controller(admin: Admin) -> NoActiveController | None:
     """Return the error that says that no controller is active; None if one is."""
-    from kraft.client.errors import NoActiveController
+    from kraft.client.model.errors import NoActiveController
 
     try:
         admin.describe_quorum(wait_for_leader=False)

@@ -49,7 +49,7 @@ def describe(
 
     If no controller is active, it shows what the voters that can be reached know, and exits with 1.
     """
-    from kraft.client.errors import NoActiveController
+    from kraft.client.model.errors import NoActiveController
 
     try:
         with open_admin(bootstrap_server, timeout_ms) as admin:

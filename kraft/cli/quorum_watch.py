@@ -13,7 +13,7 @@ from kraft.cli.options import open_admin
 from kraft.cli.printing import say
 
 if TYPE_CHECKING:
-    from kraft.client.errors import NoActiveController
+    from kraft.client.model.errors import NoActiveController
 
 LOOK_EVERY_S: Final = 0.3
 """A look takes up to 1.4 s where no controller is active, and the user is told within 2 s."""
@@ -73,7 +73,7 @@ class QuorumWatch:
                 every_s = LOOK_EVERY_S
 
     def _look(self) -> None:
-        from kraft.client.errors import NoActiveController
+        from kraft.client.model.errors import NoActiveController
 
         inactive = None
         try:
@@ -111,7 +111,7 @@ def quorum_watch(
 
 def _may_be_for_want_of_an_election(error: BaseException) -> bool:
     from kraft.client import Refusal
-    from kraft.client.any_broker import is_transient
+    from kraft.client.cluster.any_broker import is_transient
     from kraft.rpc.peers import Unreachable
 
     return isinstance(error, Unreachable) or (isinstance(error, Refusal) and is_transient(error.error_code))

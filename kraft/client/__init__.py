@@ -15,12 +15,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kraft.client.admin import Admin
-    from kraft.client.any_broker import NoBrokerReachable
-    from kraft.client.batches import decode_columns, records_of
     from kraft.client.bulk.arrow_chunks import ArrowChunk
-    from kraft.client.consumer import Consumer
-    from kraft.client.errors import (
+    from kraft.client.cluster.any_broker import NoBrokerReachable
+    from kraft.client.model.errors import (
         BufferExhausted,
         ClientClosed,
         CommitFailed,
@@ -36,11 +33,8 @@ if TYPE_CHECKING:
         TransactionOutcomeUnknown,
         TransactionTimeout,
     )
-    from kraft.client.groups import GroupDescription, GroupMember
-    from kraft.client.producer import Producer
-    from kraft.client.sans_io.partitioner import partition_for_key
-    from kraft.client.transactions import PreparedTransaction, TransactionDescription, TransactionListing
-    from kraft.client.values import (
+    from kraft.client.model.transactions import PreparedTransaction, TransactionDescription, TransactionListing
+    from kraft.client.model.values import (
         ColumnsToSend,
         ConsumerRecord,
         Delay,
@@ -52,6 +46,12 @@ if TYPE_CHECKING:
         PartitionColumns,
         RecordMetadata,
     )
+    from kraft.client.sans_io.batches import decode_columns, records_of
+    from kraft.client.sans_io.group.descriptions import GroupDescription, GroupMember
+    from kraft.client.sans_io.partitioner import partition_for_key
+    from kraft.client.threads.admin import Admin
+    from kraft.client.threads.consumer import Consumer
+    from kraft.client.threads.producer import Producer
     from kraft.log.format.arrow_columns import ColumnBuffers, HeaderViews, Views, WantedColumns
     from kraft.log.format.compression import Codec
     from kraft.log.format.record_batch import TimestampType
@@ -124,12 +124,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "kraft.client.admin": ("Admin",),
-    "kraft.client.any_broker": ("NoBrokerReachable",),
-    "kraft.client.batches": ("decode_columns", "records_of"),
+    "kraft.client.threads.admin": ("Admin",),
+    "kraft.client.cluster.any_broker": ("NoBrokerReachable",),
+    "kraft.client.sans_io.batches": ("decode_columns", "records_of"),
     "kraft.client.bulk.arrow_chunks": ("ArrowChunk",),
-    "kraft.client.consumer": ("Consumer",),
-    "kraft.client.errors": (
+    "kraft.client.threads.consumer": ("Consumer",),
+    "kraft.client.model.errors": (
         "BufferExhausted",
         "ClientClosed",
         "CommitFailed",
@@ -145,11 +145,11 @@ _HOMES = {
         "TransactionOutcomeUnknown",
         "TransactionTimeout",
     ),
-    "kraft.client.groups": ("GroupDescription", "GroupMember", "ListedGroup"),
+    "kraft.client.sans_io.group.descriptions": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
-    "kraft.client.producer": ("Producer",),
-    "kraft.client.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
-    "kraft.client.values": (
+    "kraft.client.threads.producer": ("Producer",),
+    "kraft.client.model.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
+    "kraft.client.model.values": (
         "ColumnsToSend",
         "ConsumerRecord",
         "Delay",

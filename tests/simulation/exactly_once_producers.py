@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.client.errors import TransactionAborted
+from kraft.client.model.errors import TransactionAborted
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
 from kraft.coordinator.groups.commands import CommitTransactionOffsets

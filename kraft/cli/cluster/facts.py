@@ -18,7 +18,7 @@ from kraft.cli.printing import counted
 from kraft.cli.topics.description import Shown, is_unavailable, min_insync_replicas, reassignment_of
 from kraft.cli.transactions import hanging
 from kraft.client import Admin, KraftError, TopicPartition
-from kraft.client.errors import NoActiveController
+from kraft.client.model.errors import NoActiveController
 from kraft.server.config.values import GRPC
 
 if TYPE_CHECKING:

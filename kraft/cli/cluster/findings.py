@@ -148,7 +148,7 @@ def _fenced(broker: BrokerDescription, facts: Facts) -> Finding:
 def _why_silent(error: KraftError) -> str:
     """Return why the one broker that was asked did not answer. The client's own text is about any broker."""
     # Imported late, because commands that only print their help are fast without it.
-    from kraft.client.any_broker import NoBrokerReachable
+    from kraft.client.cluster.any_broker import NoBrokerReachable
 
     if not isinstance(error, NoBrokerReachable):
         return str(error)

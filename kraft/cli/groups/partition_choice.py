@@ -43,7 +43,7 @@ def parse_choice(texts: Sequence[str]) -> Choice:
 
 def partitions_of(choice: Choice, counts: Mapping[str, int]) -> list[TopicPartition]:
     """Return the chosen partitions of topics with so many partitions, sorted. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-    from kraft.client.aio.offset_lookup import no_such_partition
+    from kraft.client.cluster.offset_lookup import no_such_partition
 
     found = []
     for topic, numbers in sorted(choice.items()):

@@ -10,26 +10,26 @@ from typing import Any, TypeVar
 
 from kraft.client.aio.cluster_admin import ClusterAdmin
 from kraft.client.aio.config_admin import ConfigAdmin
-from kraft.client.aio.controller_watch import watched
-from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.group_admin import GroupAdmin
-from kraft.client.aio.leader_calls import LeaderCalls
-from kraft.client.aio.offset_lookup import OffsetLookup
+from kraft.client.aio.new_topics import checked_topics
 from kraft.client.aio.record_admin import RecordAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.aio.transaction_admin import TransactionAdmin
 from kraft.client.aio.transaction_commits import TransactionCommits
-from kraft.client.any_broker import AnyBroker, check
-from kraft.client.arguments import checked_names, checked_number, checked_topic
-from kraft.client.errors import ClientClosed
-from kraft.client.metadata_cache import MetadataCache
-from kraft.client.network import Network
-from kraft.client.ports import Connections, Node
+from kraft.client.cluster.any_broker import AnyBroker, check
+from kraft.client.cluster.controller_watch import watched
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.leader_calls import LeaderCalls
+from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.cluster.network import Network
+from kraft.client.cluster.offset_lookup import OffsetLookup
+from kraft.client.cluster.ports import Connections, Node
+from kraft.client.model.arguments import checked_names
+from kraft.client.model.errors import ClientClosed
+from kraft.client.model.settings import LOCAL_BROKER, AdminSettings, settings_of
+from kraft.client.model.values import NewTopic
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
-from kraft.client.values import NewTopic
-from kraft.metadata.new_topics import new_topic
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
@@ -53,7 +53,7 @@ from kraft.wire.schema.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from kraft.wire.schema.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest
 from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 
 Answer = TypeVar("Answer")
@@ -67,11 +67,7 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
-        *,
-        network: Network | None = None,
-        **settings: Any,
+        self, bootstrap_servers: str | Sequence[str] = LOCAL_BROKER, *, network: Network | None = None, **settings: Any
     ) -> None:
         """Create an admin client; `settings` are the fields of AdminSettings. Connects at first use.
 
@@ -122,7 +118,7 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
 
         TOPIC_ALREADY_EXISTS can mean that an earlier attempt of the same call succeeded and its response was lost.
         """
-        allowed_ms, new = self._timeout(timeout_ms), _checked_topics(topics)
+        allowed_ms, new = self._timeout(timeout_ms), checked_topics(topics)
 
         async def ask(node: Node, timeout_s: float) -> list[CreatableTopicResult]:
             request = CreateTopicsRequest(topics=new, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
@@ -398,23 +394,3 @@ def _refusals(results: list[PartitionResult]) -> dict[TopicPartition, Refusal | 
         else Refusal(result.error_code, result.error_message)
         for result in results
     }
-
-
-def _checked_topics(topics: object) -> tuple[CreatableTopic, ...]:
-    """Return the topics to create. Raises TypeError."""
-    if not isinstance(topics, Iterable) or not all(isinstance(each, NewTopic) for each in topics):
-        raise TypeError(f"expected a list of NewTopic, not {topics!r}")
-    for each in topics:
-        checked_topic(each.topic)
-        checked_number("partitions", each.partitions)
-        checked_number("replication_factor", each.replication_factor)
-    return tuple(
-        new_topic(
-            each.topic,
-            partitions=each.partitions,
-            replication_factor=each.replication_factor,
-            configs=each.configs,
-            assignments=each.assignments,
-        )
-        for each in topics
-    )

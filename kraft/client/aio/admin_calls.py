@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.any_broker import AnyBroker
-from kraft.client.arguments import checked_names
-from kraft.client.ports import Connections, Node
+from kraft.client.cluster.any_broker import AnyBroker
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.ports import Connections, Node
+from kraft.client.model.arguments import checked_names
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.metadata import MetadataResponse
 from kraft.rpc.call import Call

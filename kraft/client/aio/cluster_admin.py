@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.any_broker import check
-from kraft.client.errors import NoActiveController
-from kraft.client.ports import Node
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.ports import Node
+from kraft.client.model.errors import NoActiveController
 from kraft.model.brokers import (
     BrokerActionResult,
     BrokerDescription,

@@ -6,12 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.errors import CommitFailed
-from kraft.client.group_offsets import Offsets, check_committed, commit_topics, numbers_by_topic, partition_refusal
-from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS
+from kraft.client.model.errors import CommitFailed
+from kraft.client.model.group_offsets import (
+    Offsets,
+    check_committed,
+    commit_topics,
+    numbers_by_topic,
+    partition_refusal,
+)
+from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.member import MUST_JOIN_AGAIN, MemberIdentity
-from kraft.client.values import OffsetAndMetadata
 from kraft.model.committed_offsets import (
     FetchGroup,
     FetchTopic,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.any_broker import check
-from kraft.client.ports import Node
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.ports import Node
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS

@@ -13,18 +13,24 @@ from typing import Any
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.engine import Engine
 from kraft.client.aio.group import Group, close_dropped, needs_group
-from kraft.client.arguments import checked_mapping, checked_number, checked_partitions
-from kraft.client.batches import decode_columns, records_of, split_batches
-from kraft.client.errors import ClientClosed, SubscriptionConflict
-from kraft.client.group_offsets import checked_offsets
-from kraft.client.network import Network
+from kraft.client.cluster.network import Network
+from kraft.client.model.arguments import checked_mapping, checked_number, checked_partitions
+from kraft.client.model.errors import ClientClosed, SubscriptionConflict
+from kraft.client.model.group_offsets import checked_offsets
+from kraft.client.model.settings import LOCAL_BROKER, ConsumerSettings, settings_of
+from kraft.client.model.subscription import Callback, Subscription, subscription_to
+from kraft.client.model.values import (
+    ConsumerRecord,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionColumns,
+)
+from kraft.client.sans_io.batches import decode_columns, records_of, split_batches
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
 from kraft.client.sans_io.track import Chunk
-from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ConsumerSettings, settings_of
-from kraft.client.subscription import Callback, Subscription, subscription_to
-from kraft.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionColumns
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
@@ -46,15 +52,11 @@ class Consumer:
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
-        *,
-        network: Network | None = None,
-        **settings: Any,
+        self, bootstrap_servers: str | Sequence[str] = LOCAL_BROKER, *, network: Network | None = None, **settings: Any
     ) -> None:
         """Create a consumer, which connects at first use. Raises InvalidSetting.
 
-        `settings` are the fields of `kraft.client.settings.ConsumerSettings`.
+        `settings` are the fields of `kraft.client.model.settings.ConsumerSettings`.
         """
         self._settings = settings_of(ConsumerSettings, bootstrap_servers, settings)
         self._network = network or Network()

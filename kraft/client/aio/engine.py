@@ -8,20 +8,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.fetcher import CommittedLookup, Fetcher
-from kraft.client.aio.kafka_addresses import KafkaAddresses
-from kraft.client.aio.offset_lookup import OffsetLookup
 from kraft.client.bulk.range_reader import DirectLeader
-from kraft.client.metadata_cache import MetadataCache
-from kraft.client.network import Network
-from kraft.client.ports import Connections
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.kafka_addresses import KafkaAddresses
+from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.cluster.network import Network
+from kraft.client.cluster.offset_lookup import OffsetLookup
+from kraft.client.cluster.ports import Connections
+from kraft.client.model.settings import ConsumerSettings
+from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.read_epochs import ReadEpochs
 from kraft.client.sans_io.track import Chunk
-from kraft.client.settings import ConsumerSettings
-from kraft.client.values import OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
-from kraft.client.aio.offset_lookup import OffsetLookup, Outcome, no_such_partition
-from kraft.client.any_broker import ATTEMPT_MAX_MS
-from kraft.client.errors import ClientClosed
-from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
-from kraft.client.ports import Connections, FetchStream
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
+from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
+from kraft.client.cluster.offset_lookup import OffsetLookup, Outcome, no_such_partition
+from kraft.client.cluster.ports import Connections, FetchStream
+from kraft.client.model.errors import ClientClosed
+from kraft.client.model.settings import ConsumerSettings
+from kraft.client.model.values import FoundOffset, OffsetAndMetadata
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.sans_io.track import Track
-from kraft.client.settings import ConsumerSettings
-from kraft.client.values import FoundOffset, OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition

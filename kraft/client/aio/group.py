@@ -16,10 +16,13 @@ from uuid import UUID
 from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Permit, not_committed
 from kraft.client.aio.engine import Engine
 from kraft.client.aio.membership import Membership
-from kraft.client.aio.missing_topics import warn_of_missing_topics
-from kraft.client.errors import SubscriptionConflict
-from kraft.client.group_offsets import Offsets
-from kraft.client.network import Network
+from kraft.client.cluster.missing_topics import warn_of_missing_topics
+from kraft.client.cluster.network import Network
+from kraft.client.model.errors import SubscriptionConflict
+from kraft.client.model.group_offsets import Offsets
+from kraft.client.model.settings import ConsumerSettings
+from kraft.client.model.subscription import Callback, Subscription
+from kraft.client.model.values import GroupMetadata, OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
@@ -27,9 +30,6 @@ from kraft.client.sans_io.group.member import GroupMember, MemberIdentity
 from kraft.client.sans_io.group.ownership import Assign, Lose, Revoke, Step
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
-from kraft.client.settings import ConsumerSettings
-from kraft.client.subscription import Callback, Subscription
-from kraft.client.values import GroupMetadata, OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.any_broker import check
-from kraft.client.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
-from kraft.client.groups import GroupDescription, ListedGroup, listed, of_classic, of_consumer
-from kraft.client.values import OffsetAndMetadata
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.model.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
+from kraft.client.model.values import OffsetAndMetadata
+from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.model.classic_groups import LeaveGroup, LeavingMember
 from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
 from kraft.model.errors import ErrorCode, Refusal, error_code

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.any_broker import ATTEMPT_MAX_MS
-from kraft.client.metadata_cache import MetadataCache
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.group.member import CoordinatorRequest, GroupMember, GroupRequest, GroupResponse
-from kraft.client.settings import ConsumerSettings
 from kraft.model.classic_groups import Heartbeat, JoinGroupRequest, LeaveGroup, SyncGroup
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest
 from kraft.model.errors import Refusal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.client.aio.sender import Sender
-from kraft.client.errors import BufferExhausted
+from kraft.client.model.errors import BufferExhausted
 
 
 class MemoryWait:

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.ports import ProduceStream
+from kraft.client.cluster.ports import ProduceStream
+from kraft.client.model.settings import ProducerSettings
 from kraft.client.sans_io.send_buffer import Attempt
-from kraft.client.settings import ProducerSettings
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse

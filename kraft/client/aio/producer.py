@@ -14,20 +14,20 @@ from typing import Any, Final
 
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.memory_wait import MemoryWait
+from kraft.client.aio.receipts import CallReceipt, DeliveryReceipt
 from kraft.client.aio.sender import Sender
 from kraft.client.aio.transactions import Transactions
-from kraft.client.arguments import checked_bytes, checked_headers, checked_timestamp, checked_topic
-from kraft.client.errors import ClientClosed, RecordTooLarge, TransactionConflict
-from kraft.client.group_offsets import checked_offsets
-from kraft.client.network import Network
-from kraft.client.receipts import CallReceipt, DeliveryReceipt
+from kraft.client.cluster.network import Network
+from kraft.client.model.arguments import checked_bytes, checked_headers, checked_timestamp, checked_topic
+from kraft.client.model.errors import ClientClosed, RecordTooLarge, TransactionConflict
+from kraft.client.model.group_offsets import checked_offsets
+from kraft.client.model.settings import LOCAL_BROKER, ProducerSettings, settings_of
+from kraft.client.model.transactions import PreparedTransaction
+from kraft.client.model.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.client.sans_io.column_places import last_partition, place_of, places_in_order, places_of
 from kraft.client.sans_io.column_records import ColumnRecords, column_records, record_size
 from kraft.client.sans_io.partitioner import StickyPartitioner
 from kraft.client.sans_io.transactions import ProducerTransactions
-from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
-from kraft.client.transactions import PreparedTransaction
-from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
@@ -52,11 +52,7 @@ class Producer:
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
-        *,
-        network: Network | None = None,
-        **settings: Any,
+        self, bootstrap_servers: str | Sequence[str] = LOCAL_BROKER, *, network: Network | None = None, **settings: Any
     ) -> None:
         """Create a producer; `settings` are the fields of ProducerSettings. Connects at first use.
 

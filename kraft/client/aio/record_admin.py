@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import aclosing
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.aio.offset_lookup import OffsetLookup
 from kraft.client.aio.record_deletion import RecordDeletion
-from kraft.client.values import FoundOffset, OffsetAndTimestamp
+from kraft.client.cluster.offset_lookup import OffsetLookup
+from kraft.client.model.values import FoundOffset, OffsetAndTimestamp
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 

@@ -7,20 +7,20 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.produce_link import LinkEvents, ProduceLink
 from kraft.client.aio.stalled_produces import StalledProduces
-from kraft.client.any_broker import check
-from kraft.client.errors import BufferExhausted, ClientClosed
-from kraft.client.metadata_cache import MetadataCache
-from kraft.client.network import Network
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.cluster.network import Network
+from kraft.client.model.errors import BufferExhausted, ClientClosed
+from kraft.client.model.settings import ProducerSettings
+from kraft.client.model.values import Delay, RecordMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
 from kraft.client.sans_io.send_buffer import CONCURRENT_BACKOFF_MS, Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.sans_io.transactions import ProducerTransactions
-from kraft.client.settings import ProducerSettings
-from kraft.client.values import Delay, RecordMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.aio.leader_calls import LeaderCalls
-from kraft.client.any_broker import check
-from kraft.client.group_offsets import numbers_by_topic
-from kraft.client.ports import Node
-from kraft.client.transactions import TransactionDescription, TransactionListing, described
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.leader_calls import LeaderCalls
+from kraft.client.cluster.ports import Node
+from kraft.client.model.group_offsets import numbers_by_topic
+from kraft.client.model.transactions import TransactionDescription, TransactionListing, described
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.ids import TopicPartition
 from kraft.model.transactions import AbortTransactionRequest

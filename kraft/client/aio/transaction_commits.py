@@ -10,9 +10,9 @@ from typing import Final
 from uuid import uuid4
 
 from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.aio.coordinators import Coordinators
-from kraft.client.any_broker import check
-from kraft.client.transactions import PreparedTransaction
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.model.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal

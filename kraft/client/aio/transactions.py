@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.sender import Sender
-from kraft.client.any_broker import check
-from kraft.client.errors import TransactionAborted, TransactionTimeout
-from kraft.client.group_offsets import Offsets, check_committed, transactional_topics
+from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.model.errors import TransactionAborted, TransactionTimeout
+from kraft.client.model.group_offsets import Offsets, check_committed, transactional_topics
+from kraft.client.model.transactions import PreparedTransaction
+from kraft.client.model.values import GroupMetadata
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
-from kraft.client.transactions import PreparedTransaction
-from kraft.client.values import GroupMetadata
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from kraft.client.arguments import checked_number
+from kraft.client.model.arguments import checked_number
+from kraft.client.model.values import ColumnsToSend
 from kraft.client.sans_io.partitioner import partition_for_key
-from kraft.client.values import ColumnsToSend
 from kraft.model.errors import ErrorCode, Refusal
 
 Rows = Sequence[int]

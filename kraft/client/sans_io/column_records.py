@@ -7,8 +7,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Final, overload
 
-from kraft.client.arguments import checked_headers
-from kraft.client.values import ColumnsToSend
+from kraft.client.model.arguments import checked_headers
+from kraft.client.model.values import ColumnsToSend
 from kraft.log.format.record_codec import Header, Record, RecordColumns
 
 RECORD_OVERHEAD_BYTES: Final = 21

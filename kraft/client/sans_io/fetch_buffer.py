@@ -16,12 +16,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.arguments import checked_number, checked_partition
-from kraft.client.errors import LogTruncated, describe_truncation
+from kraft.client.model.arguments import checked_number, checked_partition
+from kraft.client.model.errors import LogTruncated, describe_truncation
+from kraft.client.model.settings import ConsumerSettings
+from kraft.client.model.values import FoundOffset
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.track import Chunk, Track
-from kraft.client.settings import ConsumerSettings
-from kraft.client.values import FoundOffset
 from kraft.log.format.record_batch import BatchHeader, read_header, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal, error_code
 from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse

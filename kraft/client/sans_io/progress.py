@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraft.client.values import ConsumerRecord
+from kraft.client.model.values import ConsumerRecord
 from kraft.model.ids import TopicPartition
 
 

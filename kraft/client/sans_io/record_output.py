@@ -7,11 +7,11 @@ from collections.abc import Container, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from kraft.client.batches import decode_columns
+from kraft.client.model.settings import ConsumerSettings
+from kraft.client.model.values import PartitionColumns
+from kraft.client.sans_io.batches import decode_columns
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.track import Chunk, Track
-from kraft.client.settings import ConsumerSettings
-from kraft.client.values import PartitionColumns
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import TopicPartition

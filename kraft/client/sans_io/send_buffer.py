@@ -22,14 +22,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted
+from kraft.client.model.errors import ClientClosed, DeliveryTimeout, TransactionAborted
+from kraft.client.model.settings import ProducerSettings
+from kraft.client.model.values import Delay
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.sans_io.send_lane import Awaited, Lane
 from kraft.client.sans_io.task_receipt import TaskFuture
-from kraft.client.settings import ProducerSettings
-from kraft.client.values import Delay
 from kraft.log.format.record_batch import HEADER_BYTES
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition

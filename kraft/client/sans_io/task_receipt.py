@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kraft.client.values import RecordMetadata
+from kraft.client.model.values import RecordMetadata
 
 if TYPE_CHECKING:
     from kraft.client.sans_io.send_batch import Batch

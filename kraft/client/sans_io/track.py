@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from kraft.client.model.values import PartitionColumns
 from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
-from kraft.client.values import PartitionColumns
 from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import TopicPartition
 

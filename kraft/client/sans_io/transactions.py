@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypeAlias
 
-from kraft.client.errors import ProducerFenced, TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
+from kraft.client.model.errors import ProducerFenced, TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.init_producer_id import InitProducerIdRequest

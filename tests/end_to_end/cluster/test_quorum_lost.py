@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from kraft.client import Admin, Producer
-from kraft.client.errors import NoActiveController
+from kraft.client.model.errors import NoActiveController
 from kraft.local.cluster_files import HOST
 from kraft.local.node_process import NodeProcess
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX

@@ -11,10 +11,10 @@ import pytest
 
 from kraft.client import Admin, Consumer, LogTruncated
 from kraft.client.aio import Consumer as AsyncConsumer
-from kraft.client.bulk.ordinary_path import OrdinaryPath
 from kraft.client.bulk.range_reader import RangeReader
 from kraft.client.bulk.sockets import FetchSockets
-from kraft.client.loop_thread import shared_loop
+from kraft.client.threads.loop_thread import shared_loop
+from kraft.client.threads.ordinary_path import OrdinaryPath
 from kraft.runtime.clock import SystemClock
 from kraft.testing import Cluster
 from tests.end_to_end.cluster.unclean_loss import LosingTopic

@@ -24,7 +24,7 @@ from kraft.client import (
     TopicPartition,
     WantedColumns,
 )
-from kraft.client.bulk.ordinary_path import OrdinaryPath
+from kraft.client.threads.ordinary_path import OrdinaryPath
 from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.support.arrow_columns import lists_of

@@ -17,7 +17,7 @@ from typing import Final
 
 from kraft.client import KraftError
 from kraft.client.aio import Admin
-from kraft.client.any_broker import check
+from kraft.client.cluster.any_broker import check
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.new_topics import new_topic
 from kraft.model.configs import ConfigOperation, ConfigResourceType

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kraft.client.loop_thread import shared_loop
+from kraft.client.threads.loop_thread import shared_loop
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client.loop_thread import shared_loop
+from kraft.client.threads.loop_thread import shared_loop
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
 
@@ -17,7 +17,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
         return FakeCluster()
 
     made = shared_loop().run(make())
-    monkeypatch.setattr("kraft.client.network._grpc_connections", lambda: made)
+    monkeypatch.setattr("kraft.client.cluster.network._grpc_connections", lambda: made)
     return made
 
 

@@ -7,7 +7,7 @@ import pytest
 from kraft.cli import group_watch
 from kraft.cli.group_watch import THREAD_NAME, GroupWatch, why_waiting
 from kraft.client import GroupDescription, GroupMember, TopicPartition
-from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.coordinators import found
 

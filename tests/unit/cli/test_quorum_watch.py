@@ -6,8 +6,8 @@ import pytest
 
 from kraft.cli import quorum_watch
 from kraft.cli.quorum_watch import QuorumWatch
-from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import NoActiveController
+from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.model.errors import NoActiveController
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import ErrorCode, Refusal
 

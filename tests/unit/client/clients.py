@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft.client.aio.admin import Admin
 from kraft.client.aio.consumer import Consumer
-from kraft.client.values import ConsumerRecord
+from kraft.client.model.values import ConsumerRecord
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kraft.client.aio.consumer import Consumer
-from kraft.client.network import Network
-from kraft.client.values import ConsumerRecord
+from kraft.client.cluster.network import Network
+from kraft.client.model.values import ConsumerRecord
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.model.ids import TopicPartition
 from tests.support import cluster_images

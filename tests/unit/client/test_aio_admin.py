@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import ClientClosed
-from kraft.client.values import NewTopic
+from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.model.errors import ClientClosed
+from kraft.client.model.values import NewTopic
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.configs import ConfigOperation, ConfigSource
 from kraft.model.describe_quorum import DescribeQuorumRequest

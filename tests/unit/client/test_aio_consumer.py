@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kraft.client.aio.consumer import Consumer
-from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import ClientClosed, SubscriptionConflict
+from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.model.errors import ClientClosed, SubscriptionConflict
 from kraft.log.format.record_batch import read_header, rebuild_batch
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import ErrorCode, Refusal

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
-from kraft.client.values import ColumnsToSend
+from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.model.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
+from kraft.client.model.values import ColumnsToSend
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp

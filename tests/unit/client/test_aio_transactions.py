@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.errors import (
+from kraft.client.model.errors import (
     DeliveryTimeout,
     ProducerFenced,
     RecordTooLarge,

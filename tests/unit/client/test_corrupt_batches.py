@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
-from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import InvalidBatch
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_partition import FakePartition, all_values

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kraft.client import GroupDescription, OffsetAndMetadata
-from kraft.client.groups import assigned_to
 from kraft.client.sans_io.group.consumer_protocol import encode_assignment
+from kraft.client.sans_io.group.descriptions import assigned_to
 from kraft.model.classic_groups import JoinGroupRequest, OfferedProtocol, SyncGroup
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import ClientClosed, CommitFailed, SubscriptionConflict
-from kraft.client.values import ConsumerRecord
+from kraft.client.model.errors import ClientClosed, CommitFailed, SubscriptionConflict
+from kraft.client.model.values import ConsumerRecord
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from tests.support.client.fake_cluster import FakeCluster, tp

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import CommitFailed, SubscriptionConflict
-from kraft.client.values import OffsetAndMetadata
+from kraft.client.model.errors import CommitFailed, SubscriptionConflict
+from kraft.client.model.values import OffsetAndMetadata
 from kraft.coordinator.groups.commands import CommitOffsets
 from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
 from kraft.model.errors import ErrorCode, Refusal

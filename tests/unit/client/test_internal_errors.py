@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.errors import ClientClosed
+from kraft.client.model.errors import ClientClosed
 from kraft.client.sans_io.send_buffer import SendBuffer
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.virtual_time import virtual_network

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.admin import Admin
-from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.delete_records import HIGH_WATERMARK

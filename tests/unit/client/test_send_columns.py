@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.errors import RecordTooLarge
+from kraft.client.model.errors import RecordTooLarge
+from kraft.client.model.values import ColumnsToSend, Delivery
 from kraft.client.sans_io.partitioner import partition_for_key
-from kraft.client.values import ColumnsToSend, Delivery
 from kraft.log.format.record_batch import decode_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.client import NoBrokerReachable, TransactionDescription
-from kraft.client.aio import leader_calls
+from kraft.client.cluster import leader_calls
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.describe_producers import ProducerState
 from tests.support.client.fake_cluster import FakeCluster, tp

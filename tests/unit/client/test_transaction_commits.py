@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.errors import TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
-from kraft.client.transactions import PreparedTransaction
+from kraft.client.model.errors import TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
+from kraft.client.model.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.producer import Producer
-from kraft.client.errors import TransactionAborted, TransactionConflict, TransactionTimeout
+from kraft.client.model.errors import TransactionAborted, TransactionConflict, TransactionTimeout
 from kraft.model.errors import ErrorCode
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_transactions import FakeTransactions

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import (
+from kraft.client.model.errors import (
     ClientClosed,
     CommitFailed,
     SubscriptionConflict,
     TransactionAborted,
     TransactionConflict,
 )
-from kraft.client.values import GroupMetadata, OffsetAndMetadata
+from kraft.client.model.values import GroupMetadata, OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kraft.client.aio.consumer import Consumer
-from kraft.client.errors import LogTruncated
+from kraft.client.model.errors import LogTruncated
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
-from kraft.client.settings import ConsumerSettings
 from kraft.log.format.record_batch import assign_offsets, build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal

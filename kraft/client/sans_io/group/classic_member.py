@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.assignors import COOPERATIVE, Counts, assign
 from kraft.client.sans_io.group.consumer_protocol import (
@@ -29,7 +30,6 @@ from kraft.client.sans_io.group.consumer_protocol import (
 )
 from kraft.client.sans_io.group.member import GroupMember, GroupRequest, GroupResponse, MemberIdentity
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, NOWHERE, Place
-from kraft.client.settings import ConsumerSettings
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model.classic_groups import (
     Heartbeat,

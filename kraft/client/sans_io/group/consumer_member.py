@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.client.group_offsets import grouped
+from kraft.client.model.group_offsets import grouped
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.member import GroupMember, GroupRequest, GroupResponse, MemberIdentity
 from kraft.client.sans_io.group.ownership import NOWHERE, Place, Places
-from kraft.client.settings import ConsumerSettings
 from kraft.model.consumer_groups import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

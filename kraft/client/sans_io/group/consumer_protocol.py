@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.group_offsets import numbers_by_topic
+from kraft.client.model.group_offsets import numbers_by_topic
 from kraft.model.ids import TopicPartition
 from kraft.wire.codec import decode, encode
 from kraft.wire.errors import ProtocolError

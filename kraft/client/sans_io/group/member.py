@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.ownership import Ownership
-from kraft.client.settings import ConsumerSettings
 from kraft.model.classic_groups import (
     Heartbeat,
     HeartbeatAccepted,

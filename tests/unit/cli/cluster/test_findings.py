@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kraft.cli.cluster.findings import Facts, Finding, Severity, findings, state_of
 from kraft.cli.topics.description import Shown
 from kraft.cli.transactions.hanging import OpenTransaction
-from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.client.batches import decode_columns
 from kraft.client.bulk import arrow_chunks
 from kraft.client.bulk.arrow_chunks import ArrowChunk
 from kraft.client.bulk.range_reader import FetchedBatches
+from kraft.client.sans_io.batches import decode_columns
 from kraft.log.format.arrow_columns import WantedColumns
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import assign_offsets, build_batch, placed, split

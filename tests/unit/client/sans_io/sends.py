@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraft.client.model.settings import ProducerSettings, settings_of
 from kraft.client.sans_io.column_records import ColumnRecords
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity
 from kraft.client.sans_io.send_buffer import Attempt, SendBuffer
-from kraft.client.settings import ProducerSettings, settings_of
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition

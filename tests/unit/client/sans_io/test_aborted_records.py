@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.client.batches import decode_columns
+from kraft.client.sans_io.batches import decode_columns
 from kraft.log.format.record_batch import build_batch, read_header, split
 from kraft.log.format.record_codec import Record
 from kraft.model.fetch import AbortedTransaction

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
-from kraft.client.settings import ConsumerSettings
 from tests.support.client.fake_cluster import tp
 
 ORDERS = tp("orders")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kraft.client.model.values import ConsumerRecord
 from kraft.client.sans_io.progress import Progress
-from kraft.client.values import ConsumerRecord
 from kraft.log.format.record_batch import TimestampType
 from kraft.model.ids import TopicPartition
 

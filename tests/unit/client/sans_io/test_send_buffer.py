@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.client.errors import ClientClosed, DeliveryTimeout
+from kraft.client.model.errors import ClientClosed, DeliveryTimeout
+from kraft.client.model.settings import ProducerSettings, settings_of
 from kraft.client.sans_io.column_records import ColumnRecords
 from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, Failed, SendBuffer
-from kraft.client.settings import ProducerSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartitionResult

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.client.errors import DeliveryTimeout, TransactionAborted
+from kraft.client.model.errors import DeliveryTimeout, TransactionAborted
 from kraft.client.sans_io.send_buffer import Attempt, Failed, SendBuffer
 from kraft.log.format.record_batch import read_header
 from kraft.model.errors import ErrorCode, Refusal

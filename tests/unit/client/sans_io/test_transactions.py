@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.client.errors import (
+from kraft.client.model.errors import (
     DeliveryTimeout,
     ProducerFenced,
     TransactionAborted,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kraft.client.any_broker import ATTEMPT_MAX_MS
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
 from kraft.metadata.records import BrokerFenced, MetadataRecord, PartitionChanged
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX, LostLeaders

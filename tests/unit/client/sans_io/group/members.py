@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraft.client.model.settings import ConsumerSettings, settings_of
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.member import GroupMember, GroupRequest, GroupResponse
 from kraft.client.sans_io.group.ownership import Step
-from kraft.client.settings import ConsumerSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 
 BACKOFF = Backoff(first_ms=100, max_ms=1_000, chance=lambda: 0.5)

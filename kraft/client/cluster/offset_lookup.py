@@ -1,0 +1,157 @@
+"""Looks up offsets at the leaders of partitions, with retries when a leadership moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TypeAlias
+
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
+from kraft.client.cluster.attempts import Attempts
+from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
+from kraft.client.cluster.ports import Connections
+from kraft.client.model.values import FoundOffset
+from kraft.client.sans_io.backoff import Backoff
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from kraft.rpc.calls import LIST_OFFSETS
+from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
+
+Outcome: TypeAlias = FoundOffset | Refusal | Unreachable
+
+
+class OffsetLookup:
+    """Sends ListOffsets to the leaders. Has no state of its own, so calls may run at the same time."""
+
+    def __init__(
+        self, connections: Connections, metadata: MetadataCache, backoff: Backoff, clock: Clock, reads_committed: bool
+    ) -> None:
+        """With `reads_committed`, the last stable offset is the end of a partition."""
+        self._connections = connections
+        self._metadata = metadata
+        self._backoff = backoff
+        self._clock = clock
+        self._reads_committed = reads_committed
+
+    async def find(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return each partition's first record at or after the timestamp, which may be special (EARLIEST_TIMESTAMP).
+
+        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition: at once if retries do not
+        end it, otherwise when the timeout passes.
+        """
+        found: dict[TopicPartition, FoundOffset] = {}
+        async with aclosing(self.find_each(timestamps_ms, timeout_ms)) as outcomes:
+            async for partition, outcome in outcomes:
+                if not isinstance(outcome, FoundOffset):
+                    raise outcome
+                found[partition] = outcome
+        return found
+
+    async def find_each(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> AsyncGenerator[tuple[TopicPartition, Outcome], None]:
+        """Yield what `find` returns or raises for each partition; one without a leader does not delay the others."""
+        began_ms = self._clock.monotonic_ms()
+        deadline_ms = began_ms + timeout_ms
+        for topic in {partition.topic for partition in timestamps_ms}:
+            await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
+        missing = dict(timestamps_ms)
+        attempts = Attempts(self._backoff, self._clock, deadline_ms)
+        while missing:
+            may_be_new = self._clock.monotonic_ms() < began_ms + MISSING_TOPIC_GRACE_MS
+            final, passing = await self._ask_leaders(missing, deadline_ms, may_be_new=may_be_new)
+            for partition, outcome in final.items():
+                del missing[partition]
+                yield partition, outcome
+            if not missing:
+                return
+            if not attempts.may_follow(next(iter(passing.values()))):
+                for partition, error in passing.items():
+                    yield partition, _timed_out(error, timeout_ms)
+                return
+            self._metadata.request_refresh()
+            await attempts.pause()
+
+    async def _ask_leaders(
+        self, missing: Mapping[TopicPartition, int], deadline_ms: int, *, may_be_new: bool
+    ) -> tuple[dict[TopicPartition, Outcome], dict[TopicPartition, Refusal | Unreachable]]:
+        """Ask every leader once. Return the final outcomes, and the errors of those to retry.
+
+        Partitions that the metadata lacks are among the latter if they `may_be_new`.
+        """
+        final: dict[TopicPartition, Outcome] = {}
+        passing: dict[TopicPartition, Refusal | Unreachable] = {}
+        by_leader: dict[str, list[ListOffsetsPartition]] = {}
+        for partition, timestamp_ms in missing.items():
+            count = self._metadata.partition_count(partition.topic)
+            leader = self._metadata.leader(partition)
+            if count is not None and not 0 <= partition.partition < count:
+                self._metadata.any_broker.ask_another()
+                (passing if may_be_new else final)[partition] = no_such_partition(partition, count)
+            elif leader is None:
+                refusal = self._metadata.refusal_of(partition.topic) or self._metadata.no_leader(partition)
+                is_gone = refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                (final if is_gone and not may_be_new else passing)[partition] = refusal
+            else:
+                asked = ListOffsetsPartition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    timestamp_ms=timestamp_ms,
+                    current_leader_epoch=leader.epoch,
+                )
+                by_leader.setdefault(leader.address, []).append(asked)
+        answers = await asyncio.gather(
+            *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
+        )
+        for answer in answers:
+            for partition, outcome in answer.items():
+                if isinstance(outcome, Unreachable) or (isinstance(outcome, Refusal) and outcome.error_code.retriable):
+                    passing[partition] = outcome
+                else:
+                    final[partition] = outcome
+        return final, passing
+
+    async def _ask(
+        self, address: str, asked: list[ListOffsetsPartition], deadline_ms: int
+    ) -> dict[TopicPartition, Outcome]:
+        """Return an outcome for each partition, whatever the leader answers."""
+        left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
+        partitions = {TopicPartition(each.topic, each.partition): each for each in asked}
+        try:
+            request = ListOffsetsRequest(partitions=asked, reads_committed=self._reads_committed)
+            response = await self._connections.peer(address).call(LIST_OFFSETS, request, left_ms / 1000)
+        except Unreachable as error:
+            return dict.fromkeys(partitions, error)
+        except Refusal as refusal:
+            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in partitions}
+        outcomes: dict[TopicPartition, Outcome] = dict.fromkeys(
+            partitions, Unreachable(address, "its response lacks the partition")
+        )
+        for result in response.partitions:
+            partition = TopicPartition(result.topic, result.partition)
+            if partition not in partitions:
+                continue
+            if result.error_code is ErrorCode.NONE:
+                epoch = partitions[partition].current_leader_epoch
+                outcomes[partition] = FoundOffset(result.offset, result.timestamp_ms, result.leader_epoch, epoch)
+            else:
+                reason = result.error_message or result.error_code.name
+                outcomes[partition] = Refusal(result.error_code, f"{partition}: {reason}")
+        return outcomes
+
+
+def no_such_partition(partition: TopicPartition, count: int) -> Refusal:
+    """Return the error for a partition number that the topic does not have."""
+    return Refusal(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {partition.topic!r} has partitions 0 to {count - 1}, not {partition.partition}",
+    )
+
+
+def _timed_out(error: Refusal | Unreachable, timeout_ms: int) -> Refusal | Unreachable:
+    return NoBrokerReachable({error.address: error.reason}, timeout_ms) if isinstance(error, Unreachable) else error

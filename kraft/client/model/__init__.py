@@ -1,0 +1,1 @@
+"""What a user of the client gives and gets: settings, values, errors, and the checks of arguments."""

@@ -1,0 +1,45 @@
+"""Names that settings have in older clients of Kafka, and settings of features that are not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft.client.model.errors import InvalidSetting, NotSupportedYet
+
+if TYPE_CHECKING:
+    from kraft.client.model.settings import ClientSettings
+
+_OLD_NAMES: Final = {"topic_metadata_refresh_interval_ms": "metadata_max_age_ms"}
+
+_OLD_NAMES_OF: Final[Mapping[str, Mapping[str, str]]] = {
+    "ProducerSettings": {
+        "compression_codec": "compression_type",
+        "queue_buffering_max_ms": "linger_ms",
+        "request_required_acks": "acks",
+    },
+    "ConsumerSettings": {
+        "auto_commit_enable": "enable_auto_commit",
+        "fetch_message_max_bytes": "max_partition_fetch_bytes",
+        "fetch_wait_max_ms": "fetch_max_wait_ms",
+    },
+}
+"""Names of older clients of Kafka, for each kind of settings."""
+
+
+def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None:
+    """Replace old names of keys by the present ones. Raises InvalidSetting or NotSupportedYet."""
+    if "zookeeper_connect" in named:
+        raise InvalidSetting("zookeeper.connect: there is no ZooKeeper; give the brokers as bootstrap.servers")
+    for name, value in named.items():
+        if name.startswith("sasl_") and value is not None:
+            raise NotSupportedYet(f"{_dotted(name)}: authentication of clients is not supported yet; leave it out")
+    for old, new in {**_OLD_NAMES, **_OLD_NAMES_OF.get(kind.__name__, {})}.items():
+        if old in named:
+            if new in named:
+                raise InvalidSetting(f"{_dotted(old)} is the old name of {_dotted(new)}; give only one of them")
+            named[new] = named.pop(old)
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
