@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from msgspec import Struct
 
 from kraft.log.format.record_batch import Buffer
+from kraft.model.request_context import RequestContext
 from kraft.rpc.mapping import Mapping
 
 Request = TypeVar("Request")
@@ -26,8 +27,8 @@ class Served(Struct, frozen=True):
 
     call: AnyCall
     handler: Callable[..., Any]
-    takes_peer: bool = False
-    """The handler also gets the caller's address, formatted for messages."""
+    context_version: int | None = None
+    """The handler also gets a RequestContext, of this version. None: it does not."""
 
 
 class Codec(Protocol[Value]):
@@ -92,9 +93,11 @@ class Call(_OfMessages[Request, Response]):
     def served_by(self, handler: Callable[[Request], Awaitable[Response]]) -> Served:
         return Served(self, handler)
 
-    def served_to_peer_by(self, handler: Callable[[Request, str], Awaitable[Response]]) -> Served:
-        """Bind a handler that also gets the caller's address."""
-        return Served(self, handler, takes_peer=True)
+    def served_in_context_by(
+        self, handler: Callable[[Request, RequestContext], Awaitable[Response]], version: int
+    ) -> Served:
+        """Bind a handler that also gets a RequestContext, of this version."""
+        return Served(self, handler, context_version=version)
 
 
 class ServerStream(_OfMessages[Request, Response]):

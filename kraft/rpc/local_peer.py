@@ -26,7 +26,7 @@ class LocalPeer:
         self.address = address
         self._handlers = {served.call: served.handler for served in calls}
         assert len(self._handlers) == len(calls), "a call is served once"
-        assert not any(served.takes_peer for served in calls), "a call without a connection has no peer"
+        assert all(served.context_version is None for served in calls), "a call without a connection has no context"
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
         deadline = asyncio.timeout(timeout_s)

@@ -24,6 +24,9 @@ Response = TypeVar("Response")
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Limit on one gRPC message, above any fetch response, which its request limits."""
 
+CLIENT_ID: Final = "client-id-bin"
+"""Name of the metadata with the client's id, in UTF-8. Kafka's requests have it in their header."""
+
 CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -88,8 +91,8 @@ class Connections:
             self._channels[address] = self._dial(address, CHANNEL_OPTIONS)
         return self._channels[address]
 
-    def peer(self, address: str) -> Peer:
-        return Peer(address, self.channel(address))
+    def peer(self, address: str, client_id: str = "") -> Peer:
+        return Peer(address, self.channel(address), client_id)
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}
@@ -100,15 +103,17 @@ class Connections:
 class Peer:
     """A node at the other end of a channel."""
 
-    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+    def __init__(self, address: str, channel: grpc.aio.Channel, client_id: str = "") -> None:
+        """`client_id` is what the caller calls itself."""
         self.address = address
         self.channel = channel
+        self._metadata = ((CLIENT_ID, client_id.encode()),) if client_id else None
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
         """Send a request and return the response. Raises Unreachable, or the Refusal that ended the call."""
         method = self.channel.unary_unary(call.method, *_codecs(call))
         try:
-            message = await method(call.request.to_message(request), timeout=timeout_s)
+            message = await method(call.request.to_message(request), timeout=timeout_s, metadata=self._metadata)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise _failure(self.address, error) from error

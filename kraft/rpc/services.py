@@ -17,9 +17,10 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from kraft.model.errors import Refusal
+from kraft.model.request_context import RequestContext
 from kraft.rpc.call import Call, Codec, Exchange, Served, ServerStream, Stream
 from kraft.rpc.long_messages import receiving, sending, to_message, value_of
-from kraft.rpc.peers import MESSAGE_BYTES_MAX
+from kraft.rpc.peers import CLIENT_ID, MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
 from kraft.rpc.requests_in_progress import RequestsInProgress
 
@@ -88,7 +89,7 @@ def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHa
     decode, encode = receiving(call.request), sending(call.response)
     match call:
         case Call():
-            answering = _answering(call, handler, in_progress, takes_peer=served.takes_peer)
+            answering = _answering(call, handler, in_progress, served.context_version)
             return grpc.unary_unary_rpc_method_handler(answering, decode, encode)
         case ServerStream():
             return grpc.unary_stream_rpc_method_handler(_streaming(call, handler), decode, encode)
@@ -104,8 +105,7 @@ def _answering(
     call: Call[Request, Response],
     handler: Callable[..., Awaitable[Response]],
     in_progress: RequestsInProgress,
-    *,
-    takes_peer: bool,
+    context_version: int | None,
 ) -> Any:
     async def answer(message: Any, context: Context) -> Any:
         in_progress.begun()
@@ -116,11 +116,19 @@ def _answering(
 
     async def respond(message: Any, context: Context) -> Any:
         request = await read_value(call.request, message, context)
-        peer = (readable_peer(context.peer()),) if takes_peer else ()
-        response = await answered(handler(request, *peer), context)
+        also = () if context_version is None else (_request_context(context, context_version),)
+        response = await answered(handler(request, *also), context)
         return await to_message(call.response, response, message)
 
     return answer
+
+
+def _request_context(context: Context, version: int) -> RequestContext:
+    client_id = dict(context.invocation_metadata() or ()).get(CLIENT_ID, b"")
+    assert isinstance(client_id, bytes)  # gRPC decodes metadata of such a name.
+    return RequestContext(
+        version=version, client_id=str(client_id, "utf-8", "replace"), peer=readable_peer(context.peer())
+    )
 
 
 def _streaming(

@@ -40,7 +40,7 @@ class Engine:
     ) -> None:
         self._settings = settings
         self._network = network
-        self._connections: Connections = network.connect()
+        self._connections: Connections = network.connect(settings.client_id)
         self.metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
         self.metadata.on_refresh = self._wake_all
         backoff = Backoff(

@@ -26,9 +26,9 @@ class Network:
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
 
-    def connect(self) -> Connections:
+    def connect(self, client_id: str) -> Connections:
         """Return the connections of one client. After it has closed them, calls that use them raise ClientClosed."""
-        return _ClosableConnections(self._connect())
+        return _ClosableConnections(self._connect(), client_id)
 
     def chance(self) -> float:
         """Return a random number from 0 to 1."""
@@ -36,16 +36,17 @@ class Network:
 
 
 class _ClosableConnections:
-    """Connections that are not opened again after the client has closed them."""
+    """Connections that are not opened again after the client has closed them. Its calls say what it calls itself."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, client_id: str) -> None:
         self._connections = connections
+        self._client_id = client_id
         self._is_closed = False
 
-    def peer(self, address: str) -> Node:
+    def peer(self, address: str, client_id: str = "") -> Node:
         if self._is_closed:
             raise ClientClosed("the client is closed")
-        return self._connections.peer(address)
+        return self._connections.peer(address, client_id or self._client_id)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -67,10 +68,10 @@ class _KeptConnections:
     def __init__(self) -> None:
         self._connections: Connections | None = None
 
-    def peer(self, address: str) -> Node:
+    def peer(self, address: str, client_id: str = "") -> Node:
         if self._connections is None:
             self._connections = _grpc_connections()
-        return self._connections.peer(address)
+        return self._connections.peer(address, client_id)
 
     async def close(self) -> None:
         """Leave them open for the next client."""

@@ -163,8 +163,8 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     handler: Callable[[BrokerSide], Callable[..., Awaitable[Response]]]
     """Returns the handler of a broker. If the controller decides, that forwards."""
 
-    takes_version: bool = False
-    """The handler also gets the version of the request, on which the decision depends. That of gRPC is the newest."""
+    takes_context: bool = False
+    """The handler also gets a RequestContext: the decision depends on the version, or on who asks."""
 
     at_controller: Callable[[ControllerSide], Handler[Request, Response]] | None = None
     """Returns the handler of a controller, which serves the gRPC call to other nodes. None: controllers have none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
@@ -22,7 +21,7 @@ def grpc_calls(broker: BrokerSide) -> list[Served]:
 def served(call: Call[Any, Any], api: Api[Any, Any], broker: BrokerSide) -> Served:
     """Return the call of an API, with its handler."""
     handler = api.handler(broker)
-    return call.served_by(partial(handler, version=api.versions.last) if api.takes_version else handler)
+    return call.served_in_context_by(handler, api.versions.last) if api.takes_context else call.served_by(handler)
 
 
 def controller_calls(controller: ControllerSide) -> list[Served]:
@@ -34,7 +33,7 @@ def controller_calls(controller: ControllerSide) -> list[Served]:
     ]
 
 
-async def refuse_client(_: Any) -> NoReturn:
+async def refuse_client(*_: Any) -> NoReturn:
     """Refuse a request that only nodes of the cluster may send, as Kafka does."""
     raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only nodes of the cluster may send this request")
 
@@ -48,7 +47,7 @@ def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
             refused=each.refused,
             from_version=each.from_version,
             to_version=each.to_version,
-            takes_version=each.takes_version,
+            takes_context=each.takes_context,
         )
         for each in APIS
         if each.key is not None

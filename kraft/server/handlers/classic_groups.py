@@ -25,10 +25,10 @@ from kraft.model.classic_groups import (
     SyncGroup,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext
 from kraft.rpc.call import Served
 from kraft.rpc.group_calls import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
-from kraft.server.handlers.client_hosts import client_host
 from kraft.server.loop.turns import Turns
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -108,11 +108,11 @@ class ClassicGroupsHandler:
 
     def served(self) -> list[Served]:
         return [
-            JOIN_GROUP.served_to_peer_by(self._join_from),
+            JOIN_GROUP.served_in_context_by(self._join_from, 9),
             SYNC_GROUP.served_by(self.sync),
             HEARTBEAT.served_by(self.heartbeat),
             LEAVE_GROUP.served_by(self.leave),
         ]
 
-    async def _join_from(self, request: JoinGroupRequest, peer: str) -> JoinedGroup:
-        return await self.join(JoinGroup(**asdict(request), client_host=client_host(peer)))
+    async def _join_from(self, request: JoinGroupRequest, context: RequestContext) -> JoinedGroup:
+        return await self.join(JoinGroup(**asdict(request), client_host=context.client_host))

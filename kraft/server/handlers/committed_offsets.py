@@ -30,6 +30,7 @@ from kraft.model.committed_offsets import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.model.request_context import RequestContext
 from kraft.rpc.call import Served
 from kraft.rpc.group_calls import OFFSET_FETCH
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
@@ -89,11 +90,12 @@ class CommittedOffsetsHandler:
         self._coordinators = coordinators
         self._image = image
 
-    async def commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+    async def commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
         """Commit the offsets of the partitions that exist, some at a time.
 
         Raises the Refusal of the request as a whole, after which offsets may have been committed, as by an earlier one.
         """
+        version = context.version
         by_id = version >= _TOPIC_IDS_FROM
 
         def find(topic: OffsetCommitRequestTopic) -> _Known:
@@ -105,11 +107,13 @@ class CommittedOffsetsHandler:
 
         return _response(request, await self._decided(request.topics, find, decide))
 
-    async def commit_in_transaction(self, request: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitResponse:
+    async def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> TxnOffsetCommitResponse:
         """Likewise, with a producer's transaction."""
 
         async def decide(topics: tuple[FoundTopic[TxnOffsetCommitRequestPartition], ...]) -> tuple[ErrorCode, ...]:
-            adds = version >= _ADDS_PARTITION_FROM
+            adds = context.version >= _ADDS_PARTITION_FROM
             command = CommitTransactionOffsets(request=request, topics=topics, adds_partition=adds)
             return await self._committed(request.group_id, command)
 

@@ -21,11 +21,11 @@ from kraft.model.consumer_groups import (
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
 from kraft.model.ids import TopicId
+from kraft.model.request_context import RequestContext
 from kraft.rpc.call import Served
 from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.handlers.authorized_operations import on_group
-from kraft.server.handlers.client_hosts import client_host
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import consumer_group_describe as described
 
@@ -39,7 +39,7 @@ class ConsumerGroupsHandler:
         self._image = image
 
     async def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, peer: str, api_version: int = 1
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the member's epoch, and its assignment if it has changed. Raises Refusal."""
         self._require_protocol()
@@ -47,8 +47,8 @@ class ConsumerGroupsHandler:
             **{field: getattr(request, field) for field in MemberHeartbeat.__struct_fields__},
             topics=None if request.subscription is None else frozenset(request.subscription.names),
             owned=None if request.owned is None else _partitions(request.owned),
-            client_host=client_host(peer),
-            api_version=api_version,
+            client_host=context.client_host,
+            api_version=context.version,
         )
         response: HeartbeatResponse = await self._coordinators.decide(request.group_id, command)
         return ConsumerGroupHeartbeatResponse(
@@ -141,7 +141,7 @@ class ConsumerGroupsHandler:
 
     def served(self) -> list[Served]:
         return [
-            CONSUMER_GROUP_HEARTBEAT.served_to_peer_by(self.heartbeat),
+            CONSUMER_GROUP_HEARTBEAT.served_in_context_by(self.heartbeat, 1),
         ]
 
 

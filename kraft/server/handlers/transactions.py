@@ -31,6 +31,7 @@ from kraft.model.producer_transactions import (
     ProducerTransactionsRequest,
     ProducerTransactionsResponse,
 )
+from kraft.model.request_context import RequestContext
 from kraft.model.transaction_partitions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -117,14 +118,14 @@ class TransactionsHandler:
             raise
         return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
 
-    async def end(self, request: EndTxnRequest, version: int) -> EndTxnResponse:
+    async def end(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
         """Commit or abort a transaction; return the identity for the next one. Raises Refusal."""
         after: ProducerIdAndEpoch = await self._coordinators.decide(
             EndTransaction(
                 transactional_id=request.transactional_id,
                 producer=_producer(request.producer_id, request.producer_epoch),
                 commit=request.committed,
-                client_version=EPOCH_BUMP if version >= END_BUMPS_FROM else 0,
+                client_version=EPOCH_BUMP if context.version >= END_BUMPS_FROM else 0,
             )
         )
         return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch)

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kraft.model.errors import Refusal
+from kraft.model.request_context import RequestContext
 from kraft.rpc.value_elements import count_value_elements
 from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX, encoded_in_thread
-from kraft.server.kafka_listener.requests import RequestContext, Response
+from kraft.server.kafka_listener.requests import Response
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message
 from kraft.wire.versions import NO_VERSION
@@ -23,7 +24,7 @@ class HandledApi:
         refused: Callable[[Any, Refusal], Any] | None = None,
         from_version: Callable[[Any, int], Any] | None = None,
         to_version: Callable[[Any, Any, int], Any] | None = None,
-        takes_version: bool = False,
+        takes_context: bool = False,
     ) -> None:
         """The functions are those of the API's row in the table."""
         self._key = key
@@ -31,18 +32,19 @@ class HandledApi:
         self._refused = refused
         self._from_version = from_version
         self._to_version = to_version
-        self._takes_version = takes_version
+        self._takes_context = takes_context
 
     async def __call__(self, request: Message, call: RequestContext) -> Response:
-        response = await self._response(request, call.version)
+        response = await self._response(request, call)
         if count_value_elements(response, ELEMENTS_ON_LOOP_MAX) > ELEMENTS_ON_LOOP_MAX:
             return await encoded_in_thread(response, call.version)
         return response
 
-    async def _response(self, asked: Message, version: int) -> Message:
+    async def _response(self, asked: Message, call: RequestContext) -> Message:
+        version = call.version
         request = asked if self._from_version is None else self._from_version(asked, version)
         try:
-            response: Message = await (self._handle(request, version) if self._takes_version else self._handle(request))
+            response: Message = await (self._handle(request, call) if self._takes_context else self._handle(request))
         except Refusal as refusal:
             if self._refused is None:
                 return refused_as_a_whole(response_type(self._key), refusal)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
+from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
@@ -26,6 +27,9 @@ from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
+# APIs that are not in the table of APIs yet import the context from here.
+__all__ = ["Api", "ConnectionContext", "EncodedMessage", "KafkaRequests", "RequestContext", "Response"]
+
 ELEMENT_BYTES: Final = 1_024
 """Upper bound of the memory that one element of a request takes, decoded and carried out."""
 
@@ -37,13 +41,8 @@ thousands of elements, each of which takes microseconds in each of these.
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
 
-class RequestContext(Struct, frozen=True, kw_only=True):
-    """Facts about a request besides its message, as in Kafka."""
-
-    version: int
-    client_id: str
-    peer: str
-    """The client's address, formatted for messages."""
+class ConnectionContext(RequestContext, frozen=True, kw_only=True):
+    """A request's context, with what this listener knows about its connection."""
 
     frame_bytes: int = 0
     """Size of the frame that the request came in."""
@@ -68,7 +67,7 @@ class EncodedMessage(Struct, frozen=True):
 Response = Message | EncodedMessage | None
 """None: no response is sent."""
 
-Api = Callable[[Any, RequestContext], Awaitable[Response] | Response]
+Api = Callable[[Any, ConnectionContext], Awaitable[Response] | Response]
 """Answers the message of its key. Bytes of records are valid until the call returns, not while its result is awaited.
 Raises CloseConnection."""
 
@@ -120,7 +119,7 @@ class KafkaRequests:
             request = decode(kind, header.api_version, frame, position, self._elements_max)
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
-        call = RequestContext(
+        call = ConnectionContext(
             version=header.api_version,
             client_id=header.client_id or "",
             peer=self._peer,
@@ -156,7 +155,7 @@ def _introduced(nodes: NodeConnections, header: RequestHeader, frame: memoryview
     raise TakenOver(serve)
 
 
-async def _answered_in_turns(api: Api, request: Any, call: RequestContext, header: RequestHeader) -> ResponseBytes:
+async def _answered_in_turns(api: Api, request: Any, call: ConnectionContext, header: RequestHeader) -> ResponseBytes:
     """Answer a long request: others have a turn before it is carried out, and before it is encoded."""
     await asyncio.sleep(0)
     response = api(request, call)

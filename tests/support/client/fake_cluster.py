@@ -168,7 +168,7 @@ class FakeCluster:
 
     # --- Connections ------------------------------------------------------------------------------------------
 
-    def peer(self, address: str) -> FakeBroker:
+    def peer(self, address: str, client_id: str = "") -> FakeBroker:
         for broker in self.brokers.values():
             if broker.address == address:
                 return broker

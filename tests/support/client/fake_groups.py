@@ -36,7 +36,7 @@ from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
-from tests.support.client.coordinators import found
+from tests.support.client.coordinators import client, found
 from tests.support.client.fake_timers import FakeTimers
 from tests.support.server.fake_controllers import python_name
 
@@ -109,7 +109,9 @@ class FakeGroups:
                 return ListGroupsResponse(error_code=ErrorCode.NONE, groups=())
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"broker {broker_id} does not coordinate the group")
         served = self._calls[name]
-        return await served.handler(request, "127.0.0.1:1") if served.takes_peer else await served.handler(request)
+        if served.context_version is None:
+            return await served.handler(request)
+        return await served.handler(request, client(served.context_version))
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         broker = self._cluster.brokers[self.coordinator_id]

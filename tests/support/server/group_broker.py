@@ -20,6 +20,7 @@ from kraft.model.consumer_groups import (
     TopicNames,
 )
 from kraft.model.ids import TopicId, TopicPartition
+from kraft.model.request_context import RequestContext
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.offset_verification import OffsetVerification
@@ -37,7 +38,7 @@ from tests.support.virtual_time import LoopClock
 
 OFFSETS = TopicId(UUID(int=50))
 GROUP = "billing"
-PEER = "10.0.0.7:5100"
+CONTEXT = RequestContext(version=1, client_id="tester", peer="10.0.0.7:5100")
 
 
 class _Counting:
@@ -123,7 +124,7 @@ class GroupBroker:
     async def join_consumer(
         self, group_id: str = GROUP, member_id: str = "m", **fields: Any
     ) -> ConsumerGroupHeartbeatResponse:
-        return await self.handlers.consumer.heartbeat(heartbeat(group_id, member_id, **fields), PEER)
+        return await self.handlers.consumer.heartbeat(heartbeat(group_id, member_id, **fields), CONTEXT)
 
 
 def joining(group_id: str = GROUP, **fields: Any) -> JoinGroup:

@@ -144,7 +144,7 @@ class Leader:
         self.asked: list[list[int]] = []
         self._hangs = hangs
 
-    def peer(self, address: str) -> Leader:
+    def peer(self, address: str, client_id: str = "") -> Leader:
         return self
 
     async def call(

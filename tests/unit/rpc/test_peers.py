@@ -11,8 +11,10 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.request_context import RequestContext
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import Connections, NotGrpc, NotServed, Unreachable
+from kraft.rpc.services import Service
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -177,3 +179,16 @@ async def test_a_peer_whose_version_lacks_a_call_is_distinguished_from_an_unreac
             await connections.peer(address).call(
                 OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(topics=()), CALL_S
             )
+
+
+@pytest.mark.parametrize("client_id", ["", "billing", "Z\u00fcrich\n"])
+async def test_a_handler_learns_who_calls(client_id: str) -> None:
+    contexts = []
+
+    async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        contexts.append(context)
+        return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+
+    async with served(Service(METADATA.served_in_context_by(metadata, 12))) as (connections, address):
+        await connections.peer(address, client_id).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+    assert [(each.version, each.client_id, each.client_host) for each in contexts] == [(12, client_id, "/127.0.0.1")]

@@ -15,8 +15,9 @@ from kraft.wire.schema.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-Handle = Callable[[values.ConsumerGroupHeartbeatRequest, str, int], Awaitable[values.ConsumerGroupHeartbeatResponse]]
-"""Takes the request, the client's address and the API's version, which decides who generates member ids."""
+Handle = Callable[
+    [values.ConsumerGroupHeartbeatRequest, RequestContext], Awaitable[values.ConsumerGroupHeartbeatResponse]
+]
 
 
 class ConsumerGroupHeartbeatApi:
@@ -27,7 +28,7 @@ class ConsumerGroupHeartbeatApi:
         self, request: ConsumerGroupHeartbeatRequest, call: RequestContext
     ) -> ConsumerGroupHeartbeatResponse:
         try:
-            response = await self._handle(_request(request, call.client_id), call.peer, call.version)
+            response = await self._handle(_request(request, call.client_id), call)
         except Refusal as refusal:
             return ConsumerGroupHeartbeatResponse(
                 error_code=refusal.error_code, error_message=refusal.message, member_epoch=0, heartbeat_interval_ms=0

@@ -21,7 +21,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
     FetchSessions,
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
@@ -113,7 +113,7 @@ class FetchApi:
         self._waiting = waiting
         self._monotonic_ms = monotonic_ms
 
-    def __call__(self, request: FetchRequest, call: RequestContext) -> Awaitable[FetchResponse] | FetchResponse:
+    def __call__(self, request: FetchRequest, call: ConnectionContext) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=())
         try:

@@ -8,7 +8,6 @@ from typing import Final
 from kraft.coordinator.classic.messages import JoinGroup
 from kraft.model.classic_groups import JoinedGroup, OfferedProtocol
 from kraft.model.errors import Refusal
-from kraft.server.handlers.client_hosts import client_host
 from kraft.server.kafka_listener.encoded_responses import encoded_in_thread
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -67,7 +66,7 @@ def _command(request: JoinGroupRequest, call: RequestContext) -> JoinGroup:
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=call.client_id,
-        client_host=client_host(call.peer),
+        client_host=call.client_host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,

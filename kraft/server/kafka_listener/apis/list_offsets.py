@@ -11,7 +11,7 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,7 +42,7 @@ class ListOffsetsApi:
         self._broker_id = broker_id
         self._monotonic_ms = monotonic_ms
 
-    async def __call__(self, request: ListOffsetsRequest, call: RequestContext) -> ListOffsetsResponse:
+    async def __call__(self, request: ListOffsetsRequest, call: ConnectionContext) -> ListOffsetsResponse:
         answer = await self._handle(
             values.ListOffsetsRequest(
                 partitions=[

@@ -16,7 +16,7 @@ from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
@@ -63,7 +63,7 @@ class ProduceApi:
         self._leaders = leaders
         self._refuse_unknown = refuse_unknown
 
-    def __call__(self, request: ProduceRequest, call: RequestContext) -> Awaitable[_Response] | _Response:
+    def __call__(self, request: ProduceRequest, call: ConnectionContext) -> Awaitable[_Response] | _Response:
         topics: list[ProducedTopic] = []
         wanted: list[values.ProducePartition] = []
         packed = _Packed() if _is_long(request, call) else None
@@ -107,7 +107,7 @@ class ProduceApi:
         return self._respond_now_or_later(topics, begun, call.version)
 
     async def _respond_in_turns(
-        self, topics: list[ProducedTopic], begun: _Begun, unknown: list[_Unknown], call: RequestContext
+        self, topics: list[ProducedTopic], begun: _Begun, unknown: list[_Unknown], call: ConnectionContext
     ) -> _Response:
         turns = Turns(RESULTS_AT_ONCE)
         try:
@@ -200,7 +200,7 @@ class _Packed:
         return PackedEntries(self.places, self.records)  # type: ignore[return-value]
 
 
-def _is_long(request: ProduceRequest, call: RequestContext) -> bool:
+def _is_long(request: ProduceRequest, call: ConnectionContext) -> bool:
     # Most frames are too small for that.
     return (
         call.frame_bytes > LONG_FROM * _ENTRY_BYTES_MIN

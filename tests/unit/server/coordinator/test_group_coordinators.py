@@ -18,6 +18,7 @@ from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchReq
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -28,6 +29,7 @@ from tests.support.server.replicas import DEFAULTS, lead, settle
 from tests.unit.server.coordinator.coordinating import append_foreign
 
 INVOICES = TopicId(UUID(int=300))
+NEWEST = RequestContext(version=OffsetCommitRequest.versions.last)
 
 
 def committing(topic: str, *offsets: int) -> OffsetCommitRequest:
@@ -39,7 +41,7 @@ def committing(topic: str, *offsets: int) -> OffsetCommitRequest:
 
 
 async def commit(broker: GroupBroker, offset: int, topic: str = "orders") -> None:
-    await broker.handlers.offsets.commit(committing(topic, offset), 10)
+    await broker.handlers.offsets.commit(committing(topic, offset), NEWEST)
 
 
 async def committed(broker: GroupBroker, topic: str = "orders") -> int:
@@ -159,7 +161,7 @@ async def test_a_commit_of_more_offsets_than_fit_into_a_batch_is_refused_before_
         with monkeypatch.context() as patched:
             patched.setattr(offset_requests, "commit", None)
             with pytest.raises(Refusal, match="its log accepts"):
-                await broker.handlers.offsets.commit(command, 10)
+                await broker.handlers.offsets.commit(command, NEWEST)
         await commit(broker, 5)
         assert await committed(broker) == 5
 

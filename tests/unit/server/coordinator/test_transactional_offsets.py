@@ -23,6 +23,7 @@ from kraft.model.committed_offsets import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import offset_verification
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -54,7 +55,9 @@ async def commit(broker: GroupBroker, offset: int, *, partition: int = 0, **fiel
         }
     )
     try:
-        (result,) = (await broker.handlers.offsets.commit_in_transaction(request, version)).topics
+        (result,) = (
+            await broker.handlers.offsets.commit_in_transaction(request, RequestContext(version=version))
+        ).topics
     except Refusal as refusal:
         return refusal.error_code
     return ErrorCode(result.partitions[0].error_code)
@@ -63,7 +66,8 @@ async def commit(broker: GroupBroker, offset: int, *, partition: int = 0, **fiel
 async def commit_alone(broker: GroupBroker, offset: int, partition: int = 0) -> None:
     """Commit an offset without a transaction."""
     topic = OffsetCommitRequestTopic(name="orders", partitions=(offset_commands.offset(partition, offset),))
-    await broker.handlers.offsets.commit(OffsetCommitRequest(group_id=GROUP, member_id="", topics=(topic,)), 10)
+    request = OffsetCommitRequest(group_id=GROUP, member_id="", topics=(topic,))
+    await broker.handlers.offsets.commit(request, RequestContext(version=10))
 
 
 def marker(is_commit: bool = True, producer_id: int = PRODUCER, epoch: int = 0, coordinator_epoch: int = 1) -> bytes:

@@ -20,7 +20,7 @@ from kraft.rpc.group_calls import JOIN_GROUP
 from kraft.server.coordinator import group_coordinators
 from kraft.server.handlers.classic_groups import LEAVING_AT_ONCE, WAITING_BYTES_MAX
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest
-from tests.support.server.group_broker import GROUP, PEER, GroupBroker, joining
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, joining
 from tests.support.server.replicas import settle
 from tests.support.turn_counter import TurnCounter
 
@@ -61,7 +61,7 @@ async def test_a_member_that_joins_over_grpc_is_known_by_its_address(tmp_path: P
             protocol_type="consumer",
             protocols=(OfferedProtocol("range", b""),),
         )
-        await served.handler(request, PEER)
+        await served.handler(request, CONTEXT)
         (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(groups=(GROUP,)))).groups
         assert [(each.group_instance_id, each.client_host) for each in group.members] == [("static", "/10.0.0.7")]
 

@@ -16,6 +16,7 @@ from kraft.model.committed_offsets import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.model.request_context import RequestContext
 from kraft.server.handlers.committed_offsets import (
     COMMITTED_AT_ONCE,
     commit_refused,
@@ -43,7 +44,7 @@ from tests.support.server.group_broker import GROUP, GroupBroker
 from tests.support.server.replicas import settle
 from tests.support.turn_counter import TurnCounter
 
-NEWEST = OffsetCommitRequest.versions.last
+NEWEST = RequestContext(version=OffsetCommitRequest.versions.last)
 UNKNOWN_ID = TopicId(UUID(int=404))
 NEW_ID = TopicId(UUID(int=101))
 
@@ -147,7 +148,7 @@ async def test_offsets_of_a_transaction_do_not_count_until_it_ends(version: int,
             producer_id=7,
             producer_epoch=0,
         )
-        results = await broker.handlers.offsets.commit_in_transaction(request, version)
+        results = await broker.handlers.offsets.commit_in_transaction(request, RequestContext(version=version))
         codes = [each.error_code for topic in results.topics for each in topic.partitions]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert [asked.adds for asked in broker.transactions.asked] == [adds]
@@ -289,9 +290,9 @@ async def test_offsets_of_many_partitions_are_deleted_some_at_a_time(tmp_path: P
 
 async def test_before_version_10_a_topic_without_a_name_is_one_that_does_not_exist(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), 9)
+        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), RequestContext(version=9))
         assert codes(response) == [("", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])]
-        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), 10)
+        response = await broker.handlers.offsets.commit(committing(offsets_of("", p0=5)), NEWEST)
         assert codes(response) == [("", [ErrorCode.UNKNOWN_TOPIC_ID])]
 
 
@@ -300,7 +301,7 @@ async def test_a_commit_is_checked_as_one_of_its_version(tmp_path: Path) -> None
         command = committing(offsets_of("orders", p0=5), member_id="m", generation_id_or_member_epoch=3)
         for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
             with pytest.raises(Refusal) as caught:
-                await broker.handlers.offsets.commit(command, version)
+                await broker.handlers.offsets.commit(command, RequestContext(version=version))
             assert caught.value.error_code is code
 
 

@@ -12,7 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
 from kraft.wire.schema import consumer_group_describe
 from tests.support.cluster_images import ORDERS
-from tests.support.server.group_broker import GROUP, PEER, GroupBroker, heartbeat
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, heartbeat
 
 ALL = Assignment((TopicPartitions(topic_id=ORDERS, topic="orders", partitions=(0, 1)),))
 NAMED = consumer_group_describe.Assignment(
@@ -75,6 +75,6 @@ async def test_the_protocol_is_refused_until_the_cluster_is_at_its_level(tmp_pat
     async with GroupBroker(tmp_path) as broker:
         broker.image = broker.image.replay([FeatureLevelSet(feature=GROUP_VERSION, level=0)])
         with pytest.raises(Refusal, match=r"kraft features upgrade --feature group\.version=1") as caught:
-            await broker.handlers.consumer.heartbeat(heartbeat(), PEER)
+            await broker.handlers.consumer.heartbeat(heartbeat(), CONTEXT)
         assert caught.value.error_code is ErrorCode.UNSUPPORTED_VERSION
         assert (await described(broker)).error_code is ErrorCode.UNSUPPORTED_VERSION

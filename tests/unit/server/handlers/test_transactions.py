@@ -14,6 +14,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
+from kraft.model.request_context import RequestContext
 from kraft.model.transaction_partitions import AddPartitionsToTxnRequest, TransactionToVerify, VerifiedTransaction
 from kraft.server.coordinator.completions import COMPLETION_S_MAX
 from kraft.server.handlers import transactions
@@ -367,11 +368,11 @@ def ending(producer: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
 @pytest.mark.parametrize("version", [4, 5])
 async def test_since_version_5_the_end_bumps_the_epoch(tmp_path: Path, version: int) -> None:
     async with Handling(tmp_path) as broker:
-        producer = await broker.begin(orders(0))
-        response = await broker.handler.end(ending(producer, committed=True), version)
+        producer, context = await broker.begin(orders(0)), RequestContext(version=version)
+        response = await broker.handler.end(ending(producer, committed=True), context)
         after = 1 if version >= 5 else 0
         assert response == EndTxnResponse(error_code=0, producer_id=FIRST_PRODUCER_ID, producer_epoch=after)
         await broker.until_state(TransactionState.COMPLETE_COMMIT)
-        assert await broker.handler.end(ending(producer, committed=True), version) == response
+        assert await broker.handler.end(ending(producer, committed=True), context) == response
         with pytest.raises(Refusal, match="INVALID_TXN_STATE"):
-            await broker.handler.end(ending(producer, committed=False), version)
+            await broker.handler.end(ending(producer, committed=False), context)

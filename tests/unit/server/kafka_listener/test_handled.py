@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext
 from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX
 from kraft.server.kafka_listener.handled import HandledApi, refused_as_a_whole
-from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.codec import decode
 from kraft.wire.declaration import replace
@@ -21,8 +22,8 @@ REQUEST = UpdateFeaturesRequest(timeout_ms=1, feature_updates=())
 DONE = UpdateFeaturesResponse(error_code=0, error_message=None)
 
 
-def version(number: int) -> RequestContext:
-    return RequestContext(version=number, client_id="", peer="")
+def version(number: int) -> ConnectionContext:
+    return ConnectionContext(version=number, client_id="", peer="")
 
 
 async def refusing(_: object) -> Any:
@@ -69,16 +70,16 @@ async def test_an_older_version_is_translated_in_both_directions() -> None:
     assert await api(REQUEST, version(1)) == replace(DONE, throttle_time_ms=11, error_message="11 11 1")
 
 
-async def test_a_handler_that_takes_the_version_gets_it() -> None:
-    versions: list[int] = []
+async def test_a_handler_that_takes_the_context_gets_it() -> None:
+    contexts = []
 
-    async def handle(_: Any, asked: int) -> Any:
-        versions.append(asked)
+    async def handle(_: Any, context: RequestContext) -> Any:
+        contexts.append(context)
         raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "none")
 
-    api = HandledApi(ApiKey.OFFSET_DELETE, handle, takes_version=True)
+    api = HandledApi(ApiKey.OFFSET_DELETE, handle, takes_context=True)
     await api(OffsetDeleteRequest(group_id="g", topics=()), version(0))
-    assert versions == [0]
+    assert contexts == [version(0)]
 
 
 @pytest.mark.real_time

@@ -8,7 +8,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
-from kraft.server.kafka_listener.requests import LONG_FRAME_BYTES, Api, KafkaRequests, RequestContext
+from kraft.server.kafka_listener.requests import LONG_FRAME_BYTES, Api, ConnectionContext, KafkaRequests
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
@@ -38,7 +38,7 @@ def answered(begun: Awaitable[ResponseBytes] | ResponseBytes) -> memoryview:
     return memoryview(b"".join(asyncio.run(awaited())))[4:]
 
 
-async def give_producer_id(request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
+async def give_producer_id(request: InitProducerIdRequest, call: ConnectionContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=request.transaction_timeout_ms, producer_epoch=3
     )
@@ -58,7 +58,7 @@ def test_a_request_is_answered_in_its_version_and_under_its_number(version: int)
 def test_an_api_gets_the_context_of_the_request() -> None:
     calls = []
 
-    def note(request: Any, call: RequestContext) -> None:
+    def note(request: Any, call: ConnectionContext) -> None:
         calls.append(call)
 
     apis: Mapping[ApiKey, Api] = {ApiKey.INIT_PRODUCER_ID: note}
@@ -103,7 +103,7 @@ def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest() -> None:
-    def never(request: Any, call: RequestContext) -> None:
+    def never(request: Any, call: ConnectionContext) -> None:
         raise AssertionError("not in a version that nobody knows")
 
     apis: Mapping[ApiKey, Api] = {**INIT_PRODUCER_ID, ApiKey.API_VERSIONS: never}
@@ -115,10 +115,10 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest() -> None:
 
 
 def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_to_be_appended() -> None:
-    waiting: list[RequestContext] = []
+    waiting: list[ConnectionContext] = []
     went_on: list[bool] = []
 
-    def wait(request: Any, call: RequestContext) -> None:
+    def wait(request: Any, call: ConnectionContext) -> None:
         assert call.waiting is not None
         call.waiting.began()
         waiting.append(call)
@@ -140,7 +140,7 @@ def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_t
 async def test_a_long_request_is_carried_out_and_encoded_in_turns_of_their_own() -> None:
     steps: list[str] = []
 
-    async def delete(request: DeleteTopicsRequest, call: RequestContext) -> DeleteTopicsResponse:
+    async def delete(request: DeleteTopicsRequest, call: ConnectionContext) -> DeleteTopicsResponse:
         steps.append("carried out")
         return DeleteTopicsResponse(responses=())
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from kraft.model import consumer_groups as values
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext
 from kraft.server.kafka_listener.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatApi
 from kraft.wire.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -16,9 +17,9 @@ OWNED = values.Assignment((values.TopicPartitions(topic_id=ORDERS, partitions=(0
 
 async def test_a_heartbeat_is_taken_with_its_sender_and_answered_with_the_assignment() -> None:
     async def handle(
-        request: values.ConsumerGroupHeartbeatRequest, peer: str, api_version: int
+        request: values.ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> values.ConsumerGroupHeartbeatResponse:
-        assert (request.client_id, peer, api_version) == ("tester", "10.0.0.7:5100", 1)
+        assert (request.client_id, context.peer, context.version) == ("tester", "10.0.0.7:5100", 1)
         assert (request.group_id, request.member_id, request.member_epoch) == ("g", "m", 3)
         assert (request.subscription, request.owned) == (values.TopicNames(("orders",)), OWNED)
         assert (request.topic_regex, request.rebalance_timeout_ms) == ("pay.*", 60_000)

@@ -14,7 +14,7 @@ from kraft.model.ids import TopicPartition
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
@@ -386,7 +386,7 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[
     """Return a bound on unread responses and a function that fetches under it; "orders" has three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
     unread = UnreadResponses(bytes_max)
-    listener, call = Listener(broker), RequestContext(version=12, client_id="", peer="", unread=unread)
+    listener, call = Listener(broker), ConnectionContext(version=12, client_id="", peer="", unread=unread)
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
         topics = (asking(12, "orders", (0, offset)),)

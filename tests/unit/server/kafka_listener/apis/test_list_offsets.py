@@ -13,7 +13,7 @@ from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
@@ -153,7 +153,7 @@ def test_a_time_that_stands_for_nothing_is_refused(broker: Broker, version: int)
 
 async def asked_for_ever(api: ListOffsetsApi, *topics: ListOffsetsTopic, times: int = 3 * REPEATED_MIN) -> int:
     """Return how many of these requests were answered, every 100 ms one, before the connection closed."""
-    call = RequestContext(version=7, client_id="", peer="", repeated=RepeatedRefusals())
+    call = ConnectionContext(version=7, client_id="", peer="", repeated=RepeatedRefusals())
     for count in range(times):
         try:
             await api(ListOffsetsRequest(replica_id=-1, topics=topics[count % len(topics) :][:1]), call)

@@ -18,7 +18,7 @@ from kraft.server.handlers.long_produces import LONG_FROM
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     LeaderIdAndEpoch,
@@ -211,7 +211,7 @@ def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Brok
     client = WaitingClient()
 
     async def scenario() -> list[int]:
-        call = RequestContext(version=13, client_id="", peer="tests", frame_bytes=100_000, waiting=client)
+        call = ConnectionContext(version=13, client_id="", peer="tests", frame_bytes=100_000, waiting=client)
         begun = before(first, call)
         assert isinstance(begun, Awaitable)
         waits = [client.has_to_wait]

@@ -1,0 +1,22 @@
+"""Facts about a request besides its message, as in Kafka. They are the same over both protocols."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class RequestContext(Struct, frozen=True, kw_only=True):
+    version: int
+    """Version of the request; over gRPC the newest."""
+
+    client_id: str = ""
+    """What the client calls itself; empty if it does not say. Shown to operators."""
+
+    peer: str = ""
+    """The client's address, formatted for messages."""
+
+    @property
+    def client_host(self) -> str:
+        """The host of an address such as `10.0.0.7:51000` or `[::1]:51000`, in Kafka's notation: `/10.0.0.7`."""
+        host, _, _ = self.peer.rpartition(":")
+        return "/" + (host or self.peer).strip("[]")
