@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
+from kraft.server.kafka_listener.frame_buffer import BadFrame
+from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.loop.closed_transports import free_closed
 
 ResponseBytes = list[bytes | bytearray | memoryview]
@@ -231,7 +232,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_over:
             return
         try:
-            buffer = self._buffer
+            buffer, frames = self._buffer, self._buffer.frames
             if self._replies:
                 self._write_responses()
             taken = 0
@@ -243,18 +244,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 self._begin(frame)
                 taken += 1
-                if buffer.is_empty:
+                if frames.is_empty:
                     is_last = True
                     break
             self._write_responses()
-            if taken and not is_last and self._may_begin() and buffer.peek_frame() is not None:
+            if taken and not is_last and self._may_begin() and frames.peek() is not None:
                 # The next frame waited for a response that was just written, or for other connections to have their
                 # turn. No later event would begin it.
                 self._take_frames_soon()
             if buffer.has_turn and not self._replies:
                 buffer.finished()
             buffer.keep_rest()
-            if buffer.is_empty:
+            if frames.is_empty:
                 self._partial_since_s = None
             else:
                 self._note_partial(frame_taken=taken > 0)
@@ -277,7 +278,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return True
         if not self._pipelining or len(self._replies) >= PIPELINED_MAX:
             return False
-        frame = self._buffer.peek_frame()
+        frame = self._buffer.frames.peek()
         return frame is not None and self._requests.is_pipelined(frame)
 
     def _begin(self, frame: memoryview) -> None:
@@ -348,7 +349,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.unread(self, self._unread_bytes)
 
     def _note_partial(self, frame_taken: bool) -> None:
-        if not self._buffer.is_partial:
+        if not self._buffer.frames.is_partial:
             self._partial_since_s = None
         elif frame_taken or self._partial_since_s is None:
             self._partial_since_s = self._loop.time()
@@ -372,7 +373,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _hand_over(self, serve: Callable[[asyncio.Transport], None]) -> None:
         """Leave the connection to another protocol, which must begin on it with its first request."""
-        if self._replies or not self._buffer.is_empty:
+        if self._replies or not self._buffer.frames.is_empty:
             self._end("a connection changes its protocol only at its first request")
             return
         self._is_over = True

@@ -4,19 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, BadFrame
 from kraft.server.kafka_listener.large_requests import OTHER_SHARE, LargeRequests
-from kraft.server.kafka_listener.receive_buffer import (
+from kraft.server.kafka_listener.receive_buffer import JOINED_BYTES_MAX, ReceiveBuffer
+from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
+from kraft.server.kafka_listener.receive_pace import (
     ARRIVED_BYTES_MIN,
-    JOINED_BYTES_MAX,
     KEPT_BYTES_MIN,
     ROOM_BYTES_MIN,
     ROOM_PART,
-    SIZE_BYTES,
     SLOW_CHECKS_MAX,
-    BadFrame,
-    ReceiveBuffer,
 )
-from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
 from kraft.wire.api_keys import ApiKey
 
 FRAME_BYTES_MAX = 100_000
@@ -69,7 +67,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(contents: list[byt
     connections = Connections()
     buffer = connections.new()
     assert feed(buffer, b"".join(map(frame, contents)), step) == contents
-    assert not buffer.is_partial
+    assert not buffer.frames.is_partial
     assert connections.memory.held_bytes == 0
 
 
@@ -151,7 +149,7 @@ def test_a_rest_gets_memory_of_its_own_if_its_frame_is_large_or_no_more_waits(fr
     assert buffer.make_room()
     assert len(buffer.room()) < frame_bytes
     feed(buffer, data[first:])
-    assert buffer.is_empty
+    assert buffer.frames.is_empty
 
 
 def test_a_rest_gets_memory_of_its_own_while_memory_is_used_up() -> None:
@@ -255,11 +253,11 @@ def test_whole_frames_wait_for_their_turn() -> None:
     buffer.received(len(data))
     assert taken(buffer) == b"first one"
     buffer.keep_rest()
-    assert not buffer.is_partial
+    assert not buffer.frames.is_partial
     assert not buffer.make_room(), "nothing more is read as long as one waits"
     assert taken(buffer) == b"second one"
     buffer.keep_rest()
-    assert not buffer.is_partial
+    assert not buffer.frames.is_partial
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1])
@@ -336,7 +334,7 @@ def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() ->
     assert feed(one, frame(large)) == [large]
     assert one.has_turn
     assert feed(other, frame(large) + frame(b"it follows")) == []
-    assert not other.is_partial, "it is all there, and nobody keeps us waiting"
+    assert not other.frames.is_partial, "it is all there, and nobody keeps us waiting"
     assert not other.make_room(), "nothing more is read meanwhile"
     assert connections.memory.held_bytes > len(large)
     one.finished()
