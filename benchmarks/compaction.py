@@ -23,8 +23,8 @@ from kraft.log.cleaning.segment_swap import swap_in
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.paths import LOG_SUFFIX, file_name
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk

@@ -15,7 +15,7 @@ from kraft.metadata.image import PartitionImage
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.partition import Partition
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.wire.declaration import ZERO_UUID
 
@@ -34,7 +34,7 @@ def led_partition(directory: Path, topic: str) -> Partition:
         log=PartitionLog.open(disk, path, config, topic_partition),
         high_watermark=Offset(0),
         config=config,
-        surroundings=PartitionSurroundings(
+        services=PartitionServices(
             broker_id=_BROKER,
             replica_lag_time_max_ms=30_000,
             sync_before_ack=False,

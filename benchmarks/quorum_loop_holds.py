@@ -22,7 +22,7 @@ from benchmarks.untrimmed import Untrimmed
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk, RealFile
 from kraft.runtime.entropy import SystemEntropy
@@ -101,7 +101,7 @@ async def _held(directory: Path, disk: RealDisk, proposals: int) -> tuple[list[f
             voters={1: VoterAddress(host="localhost", port=9093)},
             directory=directory,
         ),
-        world=QuorumWorld(disk=disk, clock=SystemClock(), entropy=SystemEntropy()),
+        resources=VoterResources(disk=disk, clock=SystemClock(), entropy=SystemEntropy()),
         listener=listener,
         fatal=sys.exit,
         security=PeerSecurity(),

@@ -27,7 +27,7 @@ from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
@@ -73,9 +73,9 @@ async def _serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     listener = _CountingListener()
     voters = {voter: VoterAddress(host=HOST, port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id=CLUSTER, voters=voters, directory=directory)
-    world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
+    world = VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
     quorum = RaftQuorum(
-        config=config, world=world, listener=listener, fatal=_die, security=PeerSecurity(), snapshots=Untrimmed()
+        config=config, resources=world, listener=listener, fatal=_die, security=PeerSecurity(), snapshots=Untrimmed()
     )
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)

@@ -27,7 +27,7 @@ from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.rolling import begin_segment
 from kraft.log.segment.segment import Segment
 from kraft.log.topic_config import TopicConfig
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.ids import LeaderEpoch, Offset
 
 
@@ -105,7 +105,7 @@ class LogFiles:
         is_sparse = self._checkpoint.is_sparse
         return lookup.read(self._segments, start, bytes_max, min(upper, end), self._epochs, is_sparse, end)
 
-    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
+    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """Return the aborted transactions that overlap [start, upper), in the order of their markers."""
         return collect_aborted(self._aborted_from(start, copied=False), start, upper)
 
@@ -148,7 +148,7 @@ class LogFiles:
         sync.unsynced_bytes += size
         sync.bytes_since_checkpoint += size
 
-    def note_aborted(self, aborted: AbortedTransaction) -> None:
+    def note_aborted(self, aborted: AbortedTxn) -> None:
         """Note a transaction that a marker in the last batches has aborted."""
         self.active.aborted.append(aborted)
 

@@ -13,7 +13,7 @@ from kraft.log.log_health import LogHealth
 from kraft.log.recovery.producer_state import ProducerStates
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.lookup import AbortedLookUp
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
@@ -47,7 +47,7 @@ class LogTransactions:
         """Return whether some segment with offsets from `start` on has aborted transactions."""
         return self._files.may_have_aborted(start)
 
-    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
+    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """Return the aborted transactions with offsets in [start, upper), in the order of their markers.
 
         Raises Refusal with KAFKA_STORAGE_ERROR if an index cannot be read: aborted records must not look committed.
@@ -59,7 +59,7 @@ class LogTransactions:
 
     def look_up_aborted(
         self, start: Offset, upper: Offset, producers: Container[int]
-    ) -> list[AbortedTransaction] | AbortedLookUp:
+    ) -> list[AbortedTxn] | AbortedLookUp:
         """Return the aborted transactions of these producers with offsets in [start, upper).
 
         Returns the rest of the look-up if it takes more than a step. Raises Refusal as `aborted`.
@@ -68,7 +68,7 @@ class LogTransactions:
         try:
             next(look_up.steps)
         except StopIteration as end:
-            found: list[AbortedTransaction] = end.value
+            found: list[AbortedTxn] = end.value
             return found
         except (OSError, ValueError) as error:
             self.look_up_failed(error)

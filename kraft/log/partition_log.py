@@ -24,13 +24,13 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_files import LogFiles, parent_of
 from kraft.log.log_health import LogHealth
 from kraft.log.log_transactions import LogTransactions
-from kraft.log.placement import place
+from kraft.log.offset_assignment import assign_offsets
 from kraft.log.recovery.producer_state import Duplicate, ProducerState, ProducerStates
 from kraft.log.recovery.recovery import RecoveredLog, RecoveryReport, recover
 from kraft.log.segment import lookup, timestamp_lookup
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.rolling import is_old, must_roll_before
 from kraft.log.segment.segment import Segment
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.segment.timestamp_lookup import TimestampLookup
 from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
@@ -195,7 +195,7 @@ class PartitionLog:
             log_append_time_ms = checked.timestamp_ms if is_append_time else -1
             return AppendResult(checked.base_offset, checked.last_offset, log_append_time_ms, duplicate=True, batches=0)
         base_offset = files.log_end
-        pieces, headers = place(batches, base_offset, leader_epoch, now_ms if is_append_time else None)
+        pieces, headers = assign_offsets(batches, base_offset, leader_epoch, now_ms if is_append_time else None)
         markers: Markers = NO_MARKERS if marker is None else {base_offset: marker}
         if (change := self._change_before(headers, markers)) is not None:
             run_change(change)

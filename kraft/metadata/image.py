@@ -170,7 +170,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
         """Return the image after `records`. A record that does not fit is a bug, so the process stops."""
-        draft = _Draft(self)
+        draft = _ImageDraft(self)
         for record in records:
             draft.apply(record)
         return draft.image()
@@ -269,7 +269,7 @@ class _TopicDraft:
         )
 
 
-class _Draft:
+class _ImageDraft:
     """The next image while records are replayed: copies of what they change, made at the first change."""
 
     def __init__(self, before: MetadataImage) -> None:

@@ -28,7 +28,7 @@ class CommandKind(IntEnum):
     BARRIER = 2
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class EntryCommand(Struct, frozen=True, kw_only=True):
     """An entry of ours. It is valid only if it was stored in the term in which it was decided."""
 
     kind: CommandKind
@@ -37,19 +37,19 @@ class Command(Struct, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
-def encode_body(command: Command) -> bytes:
+def encode_body(command: EntryCommand) -> bytes:
     """Return the bytes of a command without the type byte, which the engine prepends."""
     return _BODY.pack(command.kind, command.decided_term, command.request_id) + command.payload
 
 
-def decode(data: bytes) -> Command | None:
+def decode(data: bytes) -> EntryCommand | None:
     """Return the command of an entry, type byte included; None for a no-op. Raises ValueError for anything else."""
     if data == bytes([NO_OP]):
         return None
     if len(data) < 1 + _BODY.size or data[0] != REGULAR:
         raise ValueError("not a command that this version writes")
     kind, decided_term, request_id = _BODY.unpack_from(data, 1)
-    return Command(
+    return EntryCommand(
         kind=CommandKind(kind),
         decided_term=decided_term,
         request_id=request_id,

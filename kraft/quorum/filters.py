@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.quorum.journal import FIRST_INDEX
-from kraft.quorum.messages import Append, AppendResponse
+from kraft.quorum.messages import AppendEntries, AppendEntriesResponse
 
 
 class Diverged(Exception):
@@ -27,19 +27,19 @@ class LogView(Protocol):
     def term_at(self, index: int) -> int | None: ...
 
 
-class TrimmedAppend(Struct, frozen=True, kw_only=True):
+class TrimmedAppendEntries(Struct, frozen=True, kw_only=True):
     """The part of an append that the engine still needs.
 
     With `held_index`, everything up to there is already in the log and there is nothing to store: the engine gets a
     heartbeat with `commit_index`, and the transport responds. Otherwise the engine gets `append`.
     """
 
-    append: Append
+    append: AppendEntries
     commit_index: int
     held_index: int | None
 
 
-def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
+def trim_append(append: AppendEntries, log: LogView, last_applied: int) -> TrimmedAppendEntries:
     """Remove the entries that the log already holds, so that only a real conflict truncates it.
 
     The commit index is lowered to the last entry that the append proves to be the leader's: the log may be longer,
@@ -49,7 +49,7 @@ def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppen
     verified_index = append.previous_index + len(append.entries)
     commit_index = min(append.commit_index, verified_index)
     if log.term_at(append.previous_index) != append.previous_term:
-        return TrimmedAppend(
+        return TrimmedAppendEntries(
             append=replace(append, commit_index=commit_index), commit_index=commit_index, held_index=None
         )
     held_count = 0
@@ -61,14 +61,14 @@ def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppen
     if rest and rest[0][1] <= last_applied:
         raise Diverged(f"entry {rest[0][1]} of term {rest[0][2]} contradicts an entry that was applied here")
     held_index = append.previous_index + held_count
-    trimmed = Append(
+    trimmed = AppendEntries(
         term=append.term,
         previous_index=held_index,
         previous_term=append.previous_term if held_count == 0 else append.entries[held_count - 1][2],
         entries=rest,
         commit_index=commit_index,
     )
-    return TrimmedAppend(append=trimmed, commit_index=commit_index, held_index=None if rest else held_index)
+    return TrimmedAppendEntries(append=trimmed, commit_index=commit_index, held_index=None if rest else held_index)
 
 
 RESEND_PERIOD_MS = 50
@@ -99,7 +99,9 @@ class Acknowledgements:
         """Return the last entry that the voter is known to hold; -1 if it has not responded."""
         return self._match_index.get(voter, -1)
 
-    def admit(self, voter: int, response: AppendResponse, last_index: int, now_ms: int) -> AppendResponse | None:
+    def admit(
+        self, voter: int, response: AppendEntriesResponse, last_index: int, now_ms: int
+    ) -> AppendEntriesResponse | None:
         """Return the response as the engine may see it, None if it must not see it.
 
         A reset makes the leader send all following entries again. Its index is kept between what the voter has

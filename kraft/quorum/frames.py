@@ -11,14 +11,14 @@ from kraft.quorum.journal import FIRST_INDEX, Entry
 from kraft.quorum.membership import INCARNATION_BYTES
 from kraft.quorum.messages import (
     Admission,
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     BadMessage,
     Demotion,
-    Introduction,
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    QuorumIntroduction,
     SnapshotPart,
     VoteRequest,
     VoteResponse,
@@ -26,14 +26,14 @@ from kraft.quorum.messages import (
 from kraft.quorum.pb import raft_pb2
 
 KINDS: Final[dict[str, type[Any]]] = {
-    "append": Append,
-    "append_response": AppendResponse,
+    "append": AppendEntries,
+    "append_response": AppendEntriesResponse,
     "vote_request": VoteRequest,
     "vote_response": VoteResponse,
     "snapshot_part": SnapshotPart,
     "pre_vote_request": PreVoteRequest,
     "pre_vote_response": PreVoteResponse,
-    "introduction": Introduction,
+    "introduction": QuorumIntroduction,
     "admission": Admission,
     "demotion": Demotion,
 }
@@ -81,7 +81,7 @@ def founders_from_proto(founders: Iterable[raft_pb2.RaftFounder]) -> dict[int, b
 
 
 def _to_proto(message: Message) -> raft_pb2.RaftMessage:
-    if isinstance(message, Append):
+    if isinstance(message, AppendEntries):
         return raft_pb2.RaftMessage(append=_append_to_proto(message))
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     if "founders" in fields:
@@ -106,7 +106,7 @@ def _from_proto(message: raft_pb2.RaftMessage) -> Message:
     return decoded
 
 
-def _append_to_proto(message: Append) -> raft_pb2.RaftAppend:
+def _append_to_proto(message: AppendEntries) -> raft_pb2.RaftAppend:
     return raft_pb2.RaftAppend(
         term=message.term,
         previous_index=message.previous_index,
@@ -124,7 +124,7 @@ def _check_part(part: raft_pb2.RaftSnapshotPart) -> None:
         )
 
 
-def _append_from_proto(append: raft_pb2.RaftAppend) -> Append:
+def _append_from_proto(append: raft_pb2.RaftAppend) -> AppendEntries:
     if append.previous_index < FIRST_INDEX:
         raise BadMessage("the append begins before the first entry")
     entries: list[Entry] = []
@@ -135,7 +135,7 @@ def _append_from_proto(append: raft_pb2.RaftAppend) -> Append:
         term = entry.term
         _check_command(index, entry.command)
         entries.append((entry.command, index, term))
-    return Append(
+    return AppendEntries(
         term=append.term,
         previous_index=append.previous_index,
         previous_term=append.previous_term,

@@ -23,7 +23,7 @@ class BadMessage(ValueError):
     """Another voter sent something that no correct voter sends."""
 
 
-class Append(Struct, frozen=True, kw_only=True):
+class AppendEntries(Struct, frozen=True, kw_only=True):
     """Entries for a follower, as the engine represents them; the indexes have no gaps."""
 
     term: int
@@ -34,7 +34,7 @@ class Append(Struct, frozen=True, kw_only=True):
     quorum_id: bytes = b""
 
 
-class AppendResponse(Struct, frozen=True, kw_only=True):
+class AppendEntriesResponse(Struct, frozen=True, kw_only=True):
     """Response to an append; that of a learner does not count. All but the indexes is our addition to the engine's."""
 
     term: int
@@ -76,7 +76,7 @@ class PreVoteResponse(Struct, frozen=True, kw_only=True):
     quorum_id: bytes = b""
 
 
-class Introduction(Struct, frozen=True, kw_only=True):
+class QuorumIntroduction(Struct, frozen=True, kw_only=True):
     """Names the sender's quorum to a voter that belongs to none."""
 
     incarnation: bytes
@@ -109,8 +109,8 @@ class SnapshotPart(Struct, frozen=True, kw_only=True):
     quorum_id: bytes = b""
 
 
-ForEngine = Append | AppendResponse | VoteRequest | VoteResponse
-ForMembership = Introduction | Admission | Demotion
+ForEngine = AppendEntries | AppendEntriesResponse | VoteRequest | VoteResponse
+ForMembership = QuorumIntroduction | Admission | Demotion
 Message = ForEngine | PreVoteRequest | PreVoteResponse | SnapshotPart | ForMembership
 
 
@@ -124,11 +124,11 @@ _ENTRY_BYTES = 64
 def size_bytes(message: Message) -> int:
     """Return about the size of the message, encoded or in memory; never less than its encoded size."""
     match message:
-        case Append():
+        case AppendEntries():
             return _FIELDS_BYTES + sum(len(data) + _ENTRY_BYTES for data, _, _ in message.entries)
         case SnapshotPart():
             return _FIELDS_BYTES + len(message.content)
-        case VoteRequest() | PreVoteRequest() | Introduction():
+        case VoteRequest() | PreVoteRequest() | QuorumIntroduction():
             return _FIELDS_BYTES + _ENTRY_BYTES * len(message.founders)
         case _:
             return _FIELDS_BYTES
@@ -141,7 +141,7 @@ def from_engine(message: EngineMessage, term: int, sender: Membership) -> ForEng
     """Return the message that the engine sends in `term`; None for one that must not leave this process."""
     match message["type"]:
         case "append_entries" if "entries" in message:
-            return Append(
+            return AppendEntries(
                 term=message["term"],
                 previous_index=message["prevLogIdx"],
                 previous_term=message["prevLogTerm"],
@@ -150,7 +150,7 @@ def from_engine(message: EngineMessage, term: int, sender: Membership) -> ForEng
                 quorum_id=sender.quorum_id,
             )
         case "next_node_idx":
-            return AppendResponse(
+            return AppendEntriesResponse(
                 term=term,
                 next_index=message["next_node_idx"],
                 success=message["success"],
@@ -174,7 +174,7 @@ def from_engine(message: EngineMessage, term: int, sender: Membership) -> ForEng
 
 def to_engine(message: ForEngine) -> EngineMessage:
     match message:
-        case Append():
+        case AppendEntries():
             return {
                 "type": "append_entries",
                 "term": message.term,
@@ -183,7 +183,7 @@ def to_engine(message: ForEngine) -> EngineMessage:
                 "entries": list(message.entries),
                 "commit_index": message.commit_index,
             }
-        case AppendResponse():
+        case AppendEntriesResponse():
             return {
                 "type": "next_node_idx",
                 "next_node_idx": message.next_index,

@@ -19,7 +19,7 @@ import structlog
 from kraft.model.errors import KraftError
 from kraft.quorum import command
 from kraft.quorum.apply_queue import ApplyQueue
-from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.handshake import Greeting, Greetings
@@ -36,13 +36,13 @@ from kraft.quorum.port import (
     QuorumStatus,
     VoterStatus,
 )
+from kraft.quorum.running_voter import ArrivedSnapshot, RunningVoter
 from kraft.quorum.service import RaftService
 from kraft.quorum.snapshot_transfer import SnapshotKeeper
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.standing import Standing
 from kraft.quorum.transport import QuorumTransport
-from kraft.quorum.voter_parts import ArrivedSnapshot, VoterParts
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class RaftQuorum:
         self,
         *,
         config: QuorumConfig,
-        world: QuorumWorld,
+        resources: VoterResources,
         listener: QuorumListener,
         fatal: Fatal,
         security: PeerSecurity,
@@ -70,17 +70,17 @@ class RaftQuorum:
         self._applied_index = 0
         self._is_writing = False
         self._incoming: ArrivedSnapshot | None = None
-        self._process_id = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
+        self._process_id = resources.entropy.bytes(command.REQUEST_ID_BYTES // 2)
         self._greetings = Greetings(ours=self._greeting, received=self._on_greeting)
         self._security = security
         self._snapshots = snapshots
         self.service = RaftService(config, security, self._greetings)
         self._config = config
-        self._world = world
+        self._resources = resources
         self._listener = listener
         self._fatal = fatal
         self._opened: tuple[QuorumJournal, Membership] | None = None
-        self._parts: VoterParts | None = None
+        self._parts: RunningVoter | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_beat: asyncio.TimerHandle | None = None
         self._step_scheduled = False
@@ -97,9 +97,11 @@ class RaftQuorum:
 
     def open(self) -> None:
         """Open the journal for `start`. Blocks, in any thread. Raises Corruption and MembershipRefused."""
-        journal = QuorumJournal(self._config.directory, self._world.disk)
+        journal = QuorumJournal(self._config.directory, self._resources.disk)
         try:
-            membership = settle_membership(journal, self._config, lambda: self._world.entropy.bytes(INCARNATION_BYTES))
+            membership = settle_membership(
+                journal, self._config, lambda: self._resources.entropy.bytes(INCARNATION_BYTES)
+            )
             join_snapshot(journal, self._snapshots.start_id)
         except BaseException:
             journal.close()
@@ -115,13 +117,13 @@ class RaftQuorum:
         assert self._opened is not None, "it was opened"
         journal, membership = self._opened
         standing = Standing(self._config, membership, journal, is_confirmed=journal.membership is not None)
-        transport = QuorumTransport(self._config, journal, self._world.clock, standing)
+        transport = QuorumTransport(self._config, journal, self._resources.clock, standing)
         transport.append_barrier = self._append_barrier
         engine = RaftEngine(self._config, journal, transport, self._committed.add, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._applied_index = journal.start_index
-        self._parts = VoterParts(
-            journal, transport, engine, links, node_id=self._config.node_id, clock=self._world.clock
+        self._parts = RunningVoter(
+            journal, transport, engine, links, node_id=self._config.node_id, clock=self._resources.clock
         )
         transport.attach(engine, self._parts)
         transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
@@ -141,8 +143,8 @@ class RaftQuorum:
         for link in parts.links.values():
             await link.stop()
         # What they report from now on is ignored.
-        await self._world.journal_thread.close()
-        await self._world.snapshot_thread.close()
+        await self._resources.journal_thread.close()
+        await self._resources.snapshot_thread.close()
         parts.engine.destroy()
 
     def _link_to(self, peer: int) -> PeerLink:
@@ -178,7 +180,7 @@ class RaftQuorum:
     def _keep_snapshot(self, incoming: ArrivedSnapshot) -> None:
         incoming.is_under_way = True
         keep, snapshot = self._snapshots.keep, incoming.snapshot
-        self._world.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
+        self._resources.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
 
     def _snapshot_kept(self, incoming: ArrivedSnapshot, kept: Future[Callable[[], None]]) -> None:
         self._incoming = None
@@ -267,7 +269,7 @@ class RaftQuorum:
         self._pending[request_id] = answer
         try:
             linger_s = self._config.append_linger_ms / 1000 if kind is CommandKind.PAYLOAD else 0
-            self._append(Command(kind=kind, decided_term=term, request_id=request_id, payload=payload), linger_s)
+            self._append(EntryCommand(kind=kind, decided_term=term, request_id=request_id, payload=payload), linger_s)
             async with asyncio.timeout(deadline_s):
                 return await answer
         except TimeoutError:
@@ -275,7 +277,7 @@ class RaftQuorum:
         finally:
             self._pending.pop(request_id, None)
 
-    def _append(self, entry: Command, linger_s: float = 0) -> None:
+    def _append(self, entry: EntryCommand, linger_s: float = 0) -> None:
         """Append at the next step; with `linger_s`, at the first one after that time."""
         assert self._parts is not None, "append before start"
         assert self._loop is not None, "append before start"
@@ -336,7 +338,7 @@ class RaftQuorum:
         except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
 
-    def _persist(self, parts: VoterParts) -> None:
+    def _persist(self, parts: RunningVoter) -> None:
         """Write everything added so far, then send the messages held so far. No write may be under way."""
         parts.transport.hold()
         write = parts.journal.next_write()
@@ -345,9 +347,9 @@ class RaftQuorum:
             return
         self._is_writing = True
         carry_out, to_disk = parts.journal.carry_out, write
-        self._world.journal_thread.start(lambda: carry_out(to_disk), lambda written: self._written(parts, written))
+        self._resources.journal_thread.start(lambda: carry_out(to_disk), lambda written: self._written(parts, written))
 
-    def _written(self, parts: VoterParts, written: Future[None]) -> None:
+    def _written(self, parts: RunningVoter, written: Future[None]) -> None:
         self._is_writing = False
         if self._parts is not parts or self._failed:
             return
@@ -361,7 +363,7 @@ class RaftQuorum:
             # Write what was added during that write.
             self._step()
 
-    def _release(self, parts: VoterParts) -> None:
+    def _release(self, parts: RunningVoter) -> None:
         """Send held messages and pass committed entries that are durable to the listener."""
         parts.transport.release()
         self._committed.apply_up_to(lambda: parts.journal.synced_index)
@@ -401,7 +403,7 @@ class RaftQuorum:
 
     def _append_barrier(self) -> None:
         request_id = self._new_request_id()
-        self._append(Command(kind=CommandKind.BARRIER, decided_term=self.term, request_id=request_id))
+        self._append(EntryCommand(kind=CommandKind.BARRIER, decided_term=self.term, request_id=request_id))
 
     def _on_link_up(self, peer: int) -> None:
         if self._parts is not None:
@@ -445,7 +447,7 @@ class RaftQuorum:
             reason = str(error) if isinstance(error, KraftError) else f"{type(error).__name__}: {error}"
             self._fail(f"entry {index} of the metadata log could not be applied: {reason}")
 
-    def _apply(self, index: int, term: int, entry: Command) -> None:
+    def _apply(self, index: int, term: int, entry: EntryCommand) -> None:
         answer = self._pending.get(entry.request_id)
         if entry.decided_term != term:
             # The leader that decided it led in another term; others may have changed the state since.
@@ -470,7 +472,9 @@ class RaftQuorum:
             return
         self._parts.transport.leadership_begins(self.term)
         self._leadership_request = self._new_request_id()
-        self._append(Command(kind=CommandKind.BARRIER, decided_term=self.term, request_id=self._leadership_request))
+        self._append(
+            EntryCommand(kind=CommandKind.BARRIER, decided_term=self.term, request_id=self._leadership_request)
+        )
 
     def _announce_leadership(self, term: int) -> None:
         assert self._parts is not None, "entries are applied only in a step"

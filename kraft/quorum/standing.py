@@ -23,12 +23,12 @@ from kraft.quorum.config import QuorumConfig
 from kraft.quorum.handshake import Greeting
 from kraft.quorum.membership import Membership
 from kraft.quorum.messages import (
-    Append,
-    AppendResponse,
-    Introduction,
+    AppendEntries,
+    AppendEntriesResponse,
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    QuorumIntroduction,
     SnapshotPart,
     VoteRequest,
 )
@@ -109,14 +109,14 @@ class Standing:
                 if not self._is_current(peer, message.incarnation):
                     return False
                 return self.membership.is_new and message.founders == self.proposed_founders
-            case Introduction() | VoteRequest() | PreVoteRequest():
+            case QuorumIntroduction() | VoteRequest() | PreVoteRequest():
                 if not self._is_current(peer, message.incarnation):
                     return False
                 self._join(message.founders)
                 return not self.membership.is_new and message.founders in ({}, self.membership.founders)
-            case Append() | SnapshotPart():
+            case AppendEntries() | SnapshotPart():
                 return not self.membership.is_new and message.quorum_id in (b"", self.membership.quorum_id)
-            case AppendResponse():
+            case AppendEntriesResponse():
                 return self._is_current(peer, message.incarnation)
             case PreVoteResponse(granted=True) if self.membership.is_new:
                 return message.quorum_id == self._proposed_quorum_id

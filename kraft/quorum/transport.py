@@ -20,15 +20,15 @@ from kraft.quorum.handshake import Greeting
 from kraft.quorum.membership import quorum_id_of
 from kraft.quorum.messages import (
     Admission,
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     Demotion,
     EngineMessage,
     ForMembership,
-    Introduction,
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    QuorumIntroduction,
     SnapshotPart,
     VoteRequest,
     VoteResponse,
@@ -40,7 +40,7 @@ from kraft.quorum.messages import (
 from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.standing import Standing
-from kraft.quorum.world import MonotonicClock
+from kraft.quorum.voter_resources import MonotonicClock
 
 
 def _no_snapshot() -> Snapshot | None:
@@ -133,7 +133,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         if isinstance(translated, VoteResponse):
             self._leader.heard(node.id, self._clock.monotonic_ms())
         self._put(node.id, translated)
-        if isinstance(translated, Append) and self._room_bytes(node.id) <= 0:
+        if isinstance(translated, AppendEntries) and self._room_bytes(node.id) <= 0:
             # The engine would continue to the end of the log. As "disconnected" it stops after this append, and keeps
             # its position.
             self._full.add(node.id)
@@ -162,7 +162,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         assert base_term is not None, "a log that was trimmed has a base"
         self._put(
             node.id,
-            Append(
+            AppendEntries(
                 term=message["term"],
                 previous_index=base,
                 previous_term=base_term,
@@ -261,7 +261,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def _is_still_valid(self, message: Message) -> bool:
         """Return False for an acknowledgement of entries that have since been truncated."""
         match message:
-            case AppendResponse(success=True, next_index=next_index):
+            case AppendEntriesResponse(success=True, next_index=next_index):
                 return next_index - 1 <= self._log.synced_index
             case _:
                 return True
@@ -331,13 +331,13 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._introduce(peer)
             return
         match message:
-            case Append():
+            case AppendEntries():
                 self._receive_append(engine, peer, message)
-            case AppendResponse():
+            case AppendEntriesResponse():
                 self._receive_response(engine, peer, message)
             case SnapshotPart():
                 self._receive_part(engine, peer, message)
-            case Introduction() | Admission() | Demotion():
+            case QuorumIntroduction() | Admission() | Demotion():
                 self._receive_for_membership(engine, message)
             case _:
                 self._receive_for_election(engine, peer, message)
@@ -367,7 +367,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def _receive_for_membership(self, engine: EngineFacts, message: ForMembership) -> None:
         membership = self.standing.membership
         match message:
-            case Introduction():
+            case QuorumIntroduction():
                 """The voter has joined."""
             case _ if message.term != engine.raftCurrentTerm or message.incarnation != membership.incarnation:
                 """In another term, this voter may have lost again what the leader's barrier stood for."""
@@ -380,9 +380,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def _introduce(self, peer: int) -> None:
         """Name the quorum to a voter that wants to form one."""
         if founders := self.standing.named_founders:
-            self._put(peer, Introduction(incarnation=self.standing.membership.incarnation, founders=founders))
+            self._put(peer, QuorumIntroduction(incarnation=self.standing.membership.incarnation, founders=founders))
 
-    def _receive_append(self, engine: EngineFacts, peer: int, append: Append) -> None:
+    def _receive_append(self, engine: EngineFacts, peer: int, append: AppendEntries) -> None:
         if append.term < engine.raftCurrentTerm:
             # Without a response, the sender would never learn that it no longer leads.
             self._respond(peer, engine.raftCurrentTerm, self._log.last_index + 1, success=False)
@@ -399,7 +399,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         membership = self.standing.membership
         self._put(
             peer,
-            AppendResponse(
+            AppendEntriesResponse(
                 term=term,
                 next_index=next_index,
                 success=success,
@@ -409,7 +409,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             ),
         )
 
-    def _receive_response(self, engine: EngineFacts, peer: int, response: AppendResponse) -> None:
+    def _receive_response(self, engine: EngineFacts, peer: int, response: AppendEntriesResponse) -> None:
         now_ms = self._clock.monotonic_ms()
         if engine.leading and response.term > engine.raftCurrentTerm:
             # That voter can follow no leader of this term, so this leader campaigns in a later one. Voters that still

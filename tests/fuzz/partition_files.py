@@ -10,10 +10,10 @@ from kraft.log.change import run_now
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.directory import verify_partition
+from kraft.log.integrity.inspection import aborted_entries, index_entries, inspect_batches, time_index_entries
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
-from kraft.log.verification.directory import verify_partition
-from kraft.log.verification.inspection import aborted_entries, index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from tests.support.disks.memory_disk import MemoryDisk

@@ -19,9 +19,9 @@ from kraft.log.change import run_now
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import HEADER_BYTES, build_batch, split
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.scrub import Expected, scrub_segment
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
-from kraft.log.verification.scrub import Expected, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode

@@ -15,11 +15,11 @@ from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.cleaning.compaction import CleaningAborted, clean
 from kraft.log.format.record_batch import BatchHeader, Buffer, build_batch, decode_batch, split
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.directory import FileFinding, verify_partition
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.segment import Segment
 from kraft.log.topic_config import TopicConfig
-from kraft.log.verification.directory import Finding, verify_partition
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode
@@ -234,7 +234,7 @@ class KeptLog:
         self._to_remove.clear()
         self._changed()
 
-    def faults_when_closed(self) -> list[Finding]:
+    def faults_when_closed(self) -> list[FileFinding]:
         """Close the log, and return what `kraft log verify` finds in its directory. The log is open again after it."""
         self.log.close()
         found = verify_partition(self.disk, self.log.directory, was_closed=True).findings

@@ -32,7 +32,7 @@ from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
 from kraft.quorum.raft_quorum import Fatal, RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
 from tests.simulation.quorum_network import Network, SimLink
@@ -86,14 +86,14 @@ class SimulatedQuorum(RaftQuorum):
         network: Network,
         life: Life,
         config: QuorumConfig,
-        world: QuorumWorld,
+        world: VoterResources,
         listener: QuorumListener,
         fatal: Fatal,
         snapshots: SimKeeper | NoSnapshots,
     ) -> None:
         security = PeerSecurity()
         super().__init__(
-            config=config, world=world, listener=listener, fatal=fatal, security=security, snapshots=snapshots
+            config=config, resources=world, listener=listener, fatal=fatal, security=security, snapshots=snapshots
         )
         self._network = network
         self._life = life
@@ -218,7 +218,7 @@ class RunningVoter:
             network=cluster.network,
             life=self.life,
             config=cluster.config(node_id),
-            world=QuorumWorld(
+            world=VoterResources(
                 disk=disk,
                 clock=clock,
                 entropy=entropy,

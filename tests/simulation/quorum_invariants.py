@@ -16,7 +16,7 @@ from kraft.quorum.command import CommandKind, decode
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
 from kraft.quorum.membership import Membership
-from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
+from kraft.quorum.messages import AppendEntriesResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
 
 
 class Invariant(StrEnum):
@@ -173,7 +173,7 @@ class History:
             case VoteRequest(term=term):
                 self._vote(sender, term, sender)
                 self._check_candidacy(sender, term)
-            case AppendResponse(success=True, next_index=next_index, is_learner=is_learner):
+            case AppendEntriesResponse(success=True, next_index=next_index, is_learner=is_learner):
                 journal = self.disks[sender].journal
                 if not is_learner:
                     self.disks[sender].note_membership()

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
+from kraft.quorum.command import REGULAR, CommandKind, EntryCommand, encode_body
 from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.membership import Membership
 from kraft.quorum.messages import (
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -32,7 +32,7 @@ ROUND_TRIP_S = 0.02
 ELECTION_LIMIT_S = 2.0
 FOUNDERS = {voter: bytes([voter]) * 16 for voter in range(1, 6)}
 
-M = TypeVar("M", Append, AppendResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse)
+M = TypeVar("M", AppendEntries, AppendEntriesResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse)
 
 
 class ScriptedPeer:
@@ -167,16 +167,16 @@ class Stage:
 
 def body(payload: bytes, term: int) -> bytes:
     """Encode a command as a proposal of that term does."""
-    return encode_body(Command(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload))
+    return encode_body(EntryCommand(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload))
 
 
 def entry(index: int, term: int, padding: int = 0) -> Entry:
     return bytes([REGULAR]) + body(b"%d of term %d" % (index, term) + bytes(padding), term), index, term
 
 
-def append(term: int, previous: tuple[int, int], *entries: Entry, commit_index: int = 1) -> Append:
+def append(term: int, previous: tuple[int, int], *entries: Entry, commit_index: int = 1) -> AppendEntries:
     previous_index, previous_term = previous
-    return Append(
+    return AppendEntries(
         term=term,
         previous_index=previous_index,
         previous_term=previous_term,
@@ -191,9 +191,9 @@ def whole_snapshot(term: int, index: int, index_term: int) -> SnapshotPart:
     return SnapshotPart(term=term, index=index, index_term=index_term, number=0, content=state, is_last=True)
 
 
-def acknowledged(term: int, index: int) -> AppendResponse:
+def acknowledged(term: int, index: int) -> AppendEntriesResponse:
     """Return a follower's acknowledgement of everything up to the index."""
-    return AppendResponse(term=term, next_index=index + 1, success=True, reset=False)
+    return AppendEntriesResponse(term=term, next_index=index + 1, success=True, reset=False)
 
 
 @contextmanager

@@ -15,16 +15,16 @@ from kraft.quorum import engine, filters, journal_format, journal_segments, mess
 from kraft.quorum.admission import Learners
 from kraft.quorum.apply_queue import ApplyQueue
 from kraft.quorum.candidacy import LeaderWatch, PreVotes
-from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.engine_facts import EngineFacts
-from kraft.quorum.filters import Acknowledgements, LogView, TrimmedAppend, VoteCounter
+from kraft.quorum.filters import Acknowledgements, LogView, TrimmedAppendEntries, VoteCounter
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.journal_format import Scan
 from kraft.quorum.journal_segments import Segments
 from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.quorum.messages import (
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -42,9 +42,9 @@ Guard = Callable[[], AbstractContextManager[object]]
 def truncating_behind_every_append() -> AbstractContextManager[object]:
     """A follower truncates entries that it already has, as the engine does. Bug 1."""
 
-    def leave_all_entries(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
+    def leave_all_entries(append: AppendEntries, log: LogView, last_applied: int) -> TrimmedAppendEntries:
         trimmed = filters.trim_append(append, log, last_applied)
-        return TrimmedAppend(
+        return TrimmedAppendEntries(
             append=replace(append, commit_index=trimmed.commit_index),
             commit_index=trimmed.commit_index,
             held_index=None,
@@ -56,9 +56,9 @@ def truncating_behind_every_append() -> AbstractContextManager[object]:
 def believing_unproved_commits() -> AbstractContextManager[object]:
     """A follower commits all its entries up to the leader's commit index, even those of another leader."""
 
-    def leave_the_commit_index(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
+    def leave_the_commit_index(append: AppendEntries, log: LogView, last_applied: int) -> TrimmedAppendEntries:
         trimmed = filters.trim_append(append, log, last_applied)
-        return TrimmedAppend(
+        return TrimmedAppendEntries(
             append=replace(trimmed.append, commit_index=append.commit_index),
             commit_index=append.commit_index,
             held_index=trimmed.held_index,
@@ -72,8 +72,8 @@ def counting_late_acknowledgements() -> AbstractContextManager[object]:
     admit = Acknowledgements.admit
 
     def admit_any_term(
-        self: Acknowledgements, voter: int, response: AppendResponse, last_index: int, now_ms: int
-    ) -> AppendResponse | None:
+        self: Acknowledgements, voter: int, response: AppendEntriesResponse, last_index: int, now_ms: int
+    ) -> AppendEntriesResponse | None:
         return admit(self, voter, replace(response, term=self._term), last_index, now_ms)
 
     return patch.object(Acknowledgements, "admit", admit_any_term)
@@ -226,7 +226,7 @@ def applying_what_another_term_stored() -> AbstractContextManager[object]:
     """A payload is applied even if a later term than the one it was decided in stores it."""
     apply = RaftQuorum._apply
 
-    def apply_unfenced(self: RaftQuorum, index: int, term: int, entry: Command) -> None:
+    def apply_unfenced(self: RaftQuorum, index: int, term: int, entry: EntryCommand) -> None:
         if entry.kind is CommandKind.PAYLOAD:
             entry = replace(entry, decided_term=term)
         apply(self, index, term, entry)
@@ -300,7 +300,7 @@ def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[obje
     """A voter in a later term than the leader drops its messages without an answer."""
     receive = QuorumTransport._receive_append
 
-    def drop_unanswered(self: QuorumTransport, engine: EngineFacts, peer: int, append: Append) -> None:
+    def drop_unanswered(self: QuorumTransport, engine: EngineFacts, peer: int, append: AppendEntries) -> None:
         if append.term >= engine.raftCurrentTerm:
             receive(self, engine, peer, append)
 
@@ -380,7 +380,7 @@ def counting_learners() -> AbstractContextManager[object]:
 
     def as_a_voter(message: Any, term: int, sender: Membership) -> Any:
         translated = messages.from_engine(message, term, sender)
-        return replace(translated, is_learner=False) if isinstance(translated, AppendResponse) else translated
+        return replace(translated, is_learner=False) if isinstance(translated, AppendEntriesResponse) else translated
 
     return patch.object(transport, "from_engine", as_a_voter)
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.quorum.journal import QuorumJournal
-from kraft.quorum.messages import AppendResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
+from kraft.quorum.messages import AppendEntriesResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
 from tests.simulation import quorum_weakened as weakened
 from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, open_cluster
 from tests.simulation.quorum_invariants import Invariant
@@ -156,7 +156,7 @@ def a_leader_that_the_others_have_left_gives_way_to_the_next() -> None:
         term = scene.is_elected_by(2)
         for peer in scene.peers.values():
             peer.promises = False
-        scene.hears(2, AppendResponse(term=term + 1, next_index=2, success=False, reset=False))
+        scene.hears(2, AppendEntriesResponse(term=term + 1, next_index=2, success=False, reset=False))
         scene.cluster.run_for(1.0)
         assert scene.quorum.term == term + 1
         question = PreVoteRequest(term=9, last_log_index=7, last_log_term=7)

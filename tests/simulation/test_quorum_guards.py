@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from kraft.quorum.messages import Append, AppendResponse, VoteRequest, VoteResponse
+from kraft.quorum.messages import AppendEntries, AppendEntriesResponse, VoteRequest, VoteResponse
 from tests.simulation import quorum_weakened as weakened
 from tests.simulation.quorum_cluster import Shape
 from tests.simulation.quorum_invariants import Invariant
@@ -24,7 +24,7 @@ Scenario = Callable[[], None]
 def a_late_append_makes_a_follower_forget_nothing() -> None:
     with stage(voter_count=3) as scene:
         whole = append(1, (1, 0), entry(2, 1), entry(3, 1))
-        assert scene.answer_to(2, whole, AppendResponse) == acknowledged(1, 3)
+        assert scene.answer_to(2, whole, AppendEntriesResponse) == acknowledged(1, 3)
         scene.hears(2, append(1, (1, 0), entry(2, 1)))
         behind_us = VoteRequest(term=2, last_log_index=2, last_log_term=1)
         assert scene.log == [(1, 0), (2, 1), (3, 1)], "an acknowledged entry is forgotten"
@@ -85,7 +85,7 @@ def a_follower_commits_only_what_its_leader_has_shown_to_be_its_own() -> None:
 
 def an_acknowledged_entry_outlives_a_power_failure() -> None:
     with stage(voter_count=3) as scene:
-        assert scene.answer_to(2, append(1, (1, 0), entry(2, 1)), AppendResponse) == acknowledged(1, 2)
+        assert scene.answer_to(2, append(1, (1, 0), entry(2, 1)), AppendEntriesResponse) == acknowledged(1, 2)
         scene.restart(CrashMode.DROP)
         assert scene.log == [(1, 0), (2, 1)]
 
@@ -100,7 +100,7 @@ def what_a_start_finds_is_durable_before_it_is_acknowledged() -> None:
         assert disk.last_operation.startswith("sync")
         scene.start()
         assert scene.log == [(1, 0), (2, 1)]
-        assert scene.answer_to(2, append(1, (2, 1)), AppendResponse) == acknowledged(1, 2)
+        assert scene.answer_to(2, append(1, (2, 1)), AppendEntriesResponse) == acknowledged(1, 2)
         scene.restart(CrashMode.DROP)
         assert scene.log == [(1, 0), (2, 1)]
 
@@ -135,11 +135,11 @@ def one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse() -> 
     with stage(voter_count=3) as scene:
         term = scene.is_elected_by(2)
         scene.hears(2)
-        refusal = AppendResponse(term=term, next_index=2, success=False, reset=True)
+        refusal = AppendEntriesResponse(term=term, next_index=2, success=False, reset=True)
         for _ in range(50):
             scene.cluster.network.send(2, 1, [refusal])
         scene.cluster.run_for(0.02)
-        resent = [message for message in scene.peers[2].inbox if isinstance(message, Append) and message.entries]
+        resent = [message for message in scene.peers[2].inbox if isinstance(message, AppendEntries) and message.entries]
         assert len(resent) <= 2, "one gap is filled again and again"
 
 
@@ -159,7 +159,7 @@ def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None
                 return
             scene.start()
             assert (scene.quorum.term, scene.quorum.last_applied) in ((1, 1), (5, 1), (5, 10))
-            assert scene.answer_to(3, snapshot, AppendResponse) == acknowledged(5, 10)
+            assert scene.answer_to(3, snapshot, AppendEntriesResponse) == acknowledged(5, 10)
 
 
 def a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again() -> None:
@@ -182,7 +182,7 @@ def a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again(
                 return
             scene.start()
             assert (scene.quorum.term, scene.quorum.last_applied) in ((1, 1), (5, 1), (5, 10))
-            assert scene.answer_to(3, snapshot, AppendResponse) == acknowledged(5, 10)
+            assert scene.answer_to(3, snapshot, AppendEntriesResponse) == acknowledged(5, 10)
 
 
 def a_snapshot_of_what_is_applied_is_not_installed() -> None:
@@ -191,7 +191,7 @@ def a_snapshot_of_what_is_applied_is_not_installed() -> None:
         scene.hears(2, append(1, (1, 0), entry(2, 1), entry(3, 1), commit_index=3))
         for index in (2, 3):
             snapshot = whole_snapshot(1, index=index, index_term=1)
-            assert scene.answer_to(2, snapshot, AppendResponse) == acknowledged(1, index)
+            assert scene.answer_to(2, snapshot, AppendEntriesResponse) == acknowledged(1, index)
         assert scene.voter.keeper.kept_count == 0, "a snapshot of what is applied is taken"
         assert (scene.quorum.last_applied, scene.log) == (3, [(1, 0), (2, 1), (3, 1)])
 

@@ -15,7 +15,7 @@ from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.membership import Membership, quorum_id_of
 from kraft.quorum.messages import (
     Admission,
-    AppendResponse,
+    AppendEntriesResponse,
     PreVoteRequest,
     PreVoteResponse,
     VoteRequest,
@@ -120,7 +120,7 @@ def what_a_learner_has_counts_for_nothing() -> None:
     """The entries that it acknowledged before are gone: with this one, a committed entry is on the leader alone."""
     with stage() as scene:
         term = scene.is_elected_by(2)
-        scene.hears(2, AppendResponse(term=term, next_index=4, success=True, reset=False, is_learner=True))
+        scene.hears(2, AppendEntriesResponse(term=term, next_index=4, success=True, reset=False, is_learner=True))
         assert scene.quorum.commit_index == 1, "an entry is committed with a learner's disk"
         scene.hears(3, acknowledged(term, 3))
         assert scene.quorum.commit_index == 3
@@ -128,7 +128,7 @@ def what_a_learner_has_counts_for_nothing() -> None:
 
 def a_learner_says_that_it_is_one() -> None:
     with learner() as scene:
-        answer = scene.answer_to(2, append(1, (1, 0), entry(2, 1)), AppendResponse)
+        answer = scene.answer_to(2, append(1, (1, 0), entry(2, 1)), AppendEntriesResponse)
         assert answer is not None
         assert answer.success
         assert answer.is_learner, "the leader would count a learner"
@@ -139,20 +139,22 @@ def a_learner_is_admitted_by_an_entry_that_a_majority_without_it_stored_after_it
     with stage() as scene:
         term = scene.is_elected_by(2)
         last = scene.quorum.journal.last_index
-        of_learner = AppendResponse(term=term, next_index=last + 1, success=True, reset=False, is_learner=True)
+        of_learner = AppendEntriesResponse(term=term, next_index=last + 1, success=True, reset=False, is_learner=True)
         assert Admission not in map(type, scene_hears(scene, 2, of_learner)), "admitted before the others were asked"
         scene.hears(3, acknowledged(term, last))
         assert scene.quorum.commit_index == last
         assert Admission not in map(type, scene_hears(scene, 2, of_learner)), "admitted before the others were asked"
         barrier = scene.quorum.journal.last_index
         assert barrier > last, "no entry was appended after the loss"
-        of_learner = AppendResponse(term=term, next_index=barrier + 1, success=True, reset=False, is_learner=True)
+        of_learner = AppendEntriesResponse(
+            term=term, next_index=barrier + 1, success=True, reset=False, is_learner=True
+        )
         assert Admission not in map(type, scene_hears(scene, 2, of_learner)), "its own disk made the majority"
         scene.hears(3, acknowledged(term, barrier))
         assert Admission in map(type, scene_hears(scene, 2, of_learner)), "it stays a learner"
 
 
-def scene_hears(scene: Stage, sender: int, message: AppendResponse) -> list[object]:
+def scene_hears(scene: Stage, sender: int, message: AppendEntriesResponse) -> list[object]:
     scene.hears(sender, message)
     return list(scene.peers[sender].inbox)
 
@@ -163,7 +165,7 @@ def an_admitted_learner_votes_only_in_later_terms() -> None:
         scene.hears(2, append(4, (1, 0), entry(2, 4)))
         scene.hears(2, Admission(term=4, incarnation=ANOTHER))
         assert membership_of(scene.voter).admitted_after is not None
-        assert scene.answer_to(2, append(4, (2, 4)), AppendResponse) == acknowledged(4, 2)
+        assert scene.answer_to(2, append(4, (2, 4)), AppendEntriesResponse) == acknowledged(4, 2)
         for peer in scene.peers.values():
             peer.promises = False
         scene.restart(CrashMode.DROP)

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from kraft.model.ids import LogDirectory, Offset
-from kraft.server.replica import move as replica_move
+from kraft.server.replica import replica_move
 from kraft.server.replica.partition import Partition
 from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import PowerFailure, SimDisk

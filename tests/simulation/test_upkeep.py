@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from kraft.log.cleaning.cleaned_segments import CleaningResult
+from kraft.log.integrity.directory import _DirectoryCheck
 from kraft.log.recovery.producer_state import ProducerStates
-from kraft.log.verification.directory import _Verification
 from kraft.replication.follower import PartitionFollower
 from tests.simulation.replication_machines import Violation
 from tests.simulation.upkeep_runs import run_upkeep_seed
@@ -56,7 +56,7 @@ def always(*_: object) -> bool:
 MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
     "producers not rebuilt after a truncation": (ProducerStates, "reaches", never, "open"),
     "a cleaning installed over a truncation": (CleaningResult, "fits", always, "I4"),
-    "records of a snapshot that retention deleted": (_Verification, "_is_kept", always, "rot"),
+    "records of a snapshot that retention deleted": (_DirectoryCheck, "_is_kept", always, "rot"),
     "log start not advanced": (PartitionFollower, "_raise_log_start", lambda _: [], "I10"),
 }
 """Where a guard is removed, and the beginning of the violation that then comes."""

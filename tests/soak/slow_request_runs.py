@@ -22,7 +22,7 @@ from statistics import quantiles
 from typing import Final
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
-from kraft.server.loop.watch import Hold
+from kraft.server.loop.watch import LoopHold
 from kraft.testing import Cluster
 from tests.support.kafka import slow_requests
 from tests.support.kafka.slow_requests import ATTACKS, COMPACTED, KEYED, LIES, LOOK_UPS, MANY, Attack
@@ -47,7 +47,7 @@ class Phase:
     p50_ms: float
     p99_ms: float
     worst_ms: float
-    held: Hold
+    held: LoopHold
     """The longest hold of the loop."""
 
     computed_ms: float
@@ -87,16 +87,16 @@ class SlowRequestRuns:
             p50_ms=cuts[49],
             p99_ms=cuts[98],
             worst_ms=max(times_ms),
-            held=max(holds, default=Hold(0, 0, 0)),
+            held=max(holds, default=LoopHold(0, 0, 0)),
             computed_ms=max((hold.loop_cpu_ms for hold in holds), default=0),
         )
 
 
-def reported_holds(log_path: Path, since: datetime) -> list[Hold]:
+def reported_holds(log_path: Path, since: datetime) -> list[LoopHold]:
     """Those that the node reported since then."""
     entries = (json.loads(line) for line in log_path.read_text().splitlines() if '"event loop blocked"' in line)
     return [
-        Hold(*(entry[name] for name in Hold._fields))
+        LoopHold(*(entry[name] for name in LoopHold._fields))
         for entry in entries
         if datetime.fromisoformat(entry["timestamp"]) >= since
     ]

@@ -12,14 +12,8 @@ from kraft.cli.log.printer import Printer
 from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import HEADER_BYTES, decode_batch, read_header
-from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
-from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
-from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint
-from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
-from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from kraft.log.verification.index_verification import TimeIndexCheck
-from kraft.log.verification.inspection import (
+from kraft.log.integrity.index_checks import TimeIndexCheck
+from kraft.log.integrity.inspection import (
     INDEX_ENTRY_BYTES,
     TIME_INDEX_ENTRY_BYTES,
     IndexEntry,
@@ -30,6 +24,12 @@ from kraft.log.verification.inspection import (
     inspect_batches,
     time_index_entries,
 )
+from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
+from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
+from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint
+from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
+from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kraft.model.errors import Corruption, InvalidBatch
 
 NO_LIMIT: Final = 0x7FFFFFFF

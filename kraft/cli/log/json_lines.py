@@ -16,11 +16,11 @@ from kraft.cli.log.printer import Contents, write_line
 from kraft.cli.printing import readable
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
-from kraft.log.transactions.aborted import AbortedTransaction
-from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.transactions.aborted import AbortedTxn
 
 
 class JsonLines:
@@ -94,7 +94,7 @@ class JsonLines:
     def time_index_entry(self, entry: TimeIndexEntry) -> None:
         self._write("time_index_entry", timestamp_ms=entry.timestamp_ms, offset=entry.offset)
 
-    def aborted_transaction(self, entry: AbortedTransaction) -> None:
+    def aborted_transaction(self, entry: AbortedTxn) -> None:
         self._write(
             "aborted_transaction",
             producer_id=entry.producer_id,

@@ -13,11 +13,11 @@ from typing import Any, Final
 from kraft.cli.log.printer import Contents, write_line
 from kraft.log.format.record_batch import DELETE_HORIZON_BIT, SEQUENCE_MAX, BatchHeader, TimestampType
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
-from kraft.log.transactions.aborted import ENTRY_VERSION, AbortedTransaction
-from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.transactions.aborted import ENTRY_VERSION, AbortedTxn
 
 TIMESTAMP_TYPE_NAMES: Final = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -124,7 +124,7 @@ class KafkaLines:
     def time_index_entry(self, entry: TimeIndexEntry) -> None:
         write_line(f"timestamp: {entry.timestamp_ms} offset: {entry.offset}")
 
-    def aborted_transaction(self, entry: AbortedTransaction) -> None:
+    def aborted_transaction(self, entry: AbortedTxn) -> None:
         write_line(
             f"version: {ENTRY_VERSION} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
             f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"

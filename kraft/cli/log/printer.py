@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeAlias
 
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
-from kraft.log.transactions.aborted import AbortedTransaction
-from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.transactions.aborted import AbortedTxn
 
 Contents: TypeAlias = Callable[[Record], tuple[Any, Any]]
 """Returns key and value of a record as text or values of JSON; None if there is none."""
@@ -37,7 +37,7 @@ class Printer(Protocol):
 
     def time_index_entry(self, entry: TimeIndexEntry) -> None: ...
 
-    def aborted_transaction(self, entry: AbortedTransaction) -> None: ...
+    def aborted_transaction(self, entry: AbortedTxn) -> None: ...
 
     def is_empty(self) -> None: ...
 

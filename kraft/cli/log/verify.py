@@ -20,8 +20,8 @@ from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.read_only_disk import ReadOnlyDisk
 from kraft.cli.options import Output
 from kraft.cli.printing import counted, print_columns, print_json, readable_size
+from kraft.log.integrity.directory import FileFinding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.log.segment.paths import LOG_SUFFIX
-from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
 from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
@@ -33,7 +33,7 @@ _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<
 @dataclass(slots=True)
 class _Summary:
     partitions: list[VerifiedPartition] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -108,7 +108,7 @@ def _verify_one(
         # The topic was deleted meanwhile.
         return
     except OSError as error:
-        summary.findings.append(Finding(error.filename or path, 0, f"cannot be read: {error.strerror or error}"))
+        summary.findings.append(FileFinding(error.filename or path, 0, f"cannot be read: {error.strerror or error}"))
         return
     summary.partitions.append(verified)
     summary.findings += verified.findings
@@ -119,7 +119,7 @@ def _verify_one(
     if committed is not None and committed > verified.log_end_offset and summary.is_sound:
         file = f"{os.path.dirname(path) or '.'}/{HIGH_WATERMARKS_NAME}"
         reason = f"the high watermark of {found[0]} is {committed}, but its log ends at {verified.log_end_offset}"
-        summary.findings.append(Finding(file, 0, reason))
+        summary.findings.append(FileFinding(file, 0, reason))
 
 
 # --- progress -----------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from kraft.log.disk import Disk
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import Segment
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.segment.segment_facts import SegmentFacts
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.ids import Offset
 
 
@@ -26,7 +26,7 @@ class CleanedGroup(Struct, frozen=True, kw_only=True):
     size_bytes: int
     """Size of the cleaned file; 0 if no record is left."""
 
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedTxn, ...] = ()
     """Aborted transactions of which batches were left and whose markers are in the file."""
 
     @property

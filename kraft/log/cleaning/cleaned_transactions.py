@@ -14,8 +14,8 @@ from operator import attrgetter
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
-from kraft.log.segment.facts import SegmentFacts
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.segment.segment_facts import SegmentFacts
+from kraft.log.transactions.aborted import AbortedTxn
 
 
 class CleanedTransactions:
@@ -24,12 +24,12 @@ class CleanedTransactions:
     def __init__(self, entries: Sequence[AbortedEntries]) -> None:
         """Take the aborted transactions of the segments, and of all later ones: markers may be there."""
         self._entries = entries
-        self._coming: list[AbortedTransaction] = []
-        self._aborted: dict[int, AbortedTransaction] = {}
+        self._coming: list[AbortedTxn] = []
+        self._aborted: dict[int, AbortedTxn] = {}
         """Aborted transactions that have begun, by producer id."""
         self._has_batches: set[int] = set()
         """Producers of whose present transaction a batch was read."""
-        self._kept: list[AbortedTransaction] = []
+        self._kept: list[AbortedTxn] = []
 
     def begin_segment(self, segment: SegmentFacts) -> None:
         """Note that the batches of this segment come next. Raises OSError, and ValueError for a damaged index."""
@@ -60,7 +60,7 @@ class CleanedTransactions:
             self._kept.append(aborted)
         return has_batches
 
-    def take_kept(self) -> tuple[AbortedTransaction, ...]:
+    def take_kept(self) -> tuple[AbortedTxn, ...]:
         """Return the aborted transactions since the last call that consumers still have to know of."""
         kept, self._kept = tuple(self._kept), []
         return kept

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 

@@ -39,8 +39,8 @@ from kraft.log.format.record_batch import (
 )
 from kraft.log.format.record_codec import RecordColumns
 from kraft.log.segment.aborted_index import AbortedEntries
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.segment.time_index import TimeIndex
 from kraft.log.topic_config import NEVER, SEGMENT_BYTES_MAX, TopicConfig
 from kraft.model.errors import Corruption, InvalidBatch, KraftError

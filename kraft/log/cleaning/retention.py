@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.model.ids import Offset
 

@@ -92,7 +92,7 @@ class BatchHeader(NamedTuple):
     base_sequence: int
     record_count: int
 
-    def placed(self, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> BatchHeader:
+    def with_assigned_offsets(self, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> BatchHeader:
         """Return the header as the log stores it, except for the checksum, which stays the producer's."""
         if append_time_ms is None:
             return _new_tuple(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
@@ -427,7 +427,7 @@ def assign_offsets(
     _EPOCH.pack_into(buffer, position + _LENGTH_STARTS_AT, leader_epoch)
 
 
-def placed(
+def with_assigned_offsets(
     batch: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch, append_time_ms: int | None
 ) -> tuple[bytes | bytearray, memoryview]:
     """Return the batch as the log stores it, in two pieces: a new beginning, and the rest uncopied.

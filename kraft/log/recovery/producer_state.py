@@ -17,7 +17,7 @@ from msgspec import Struct
 from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType
 from kraft.log.format.record_batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.log.transactions.open_transactions import OpenTransactions
 from kraft.log.transactions.verification import Verifications
 from kraft.model.errors import ErrorCode, Refusal
@@ -220,7 +220,7 @@ class ProducerStates:
 
     # --- batches in the log ----------------------------------------------------------------------------------
 
-    def update(self, header: BatchHeader, marker: EndTransactionMarker | None = None) -> AbortedTransaction | None:
+    def update(self, header: BatchHeader, marker: EndTransactionMarker | None = None) -> AbortedTxn | None:
         """Update the state for a batch that was written at the offsets of its header, and the marker in it.
 
         Returns the transaction that it aborted, if any.
@@ -261,7 +261,7 @@ class ProducerStates:
 
     def _end_transaction(
         self, producer_id: int, start: Offset | None, marker_offset: Offset, marker: EndTransactionMarker
-    ) -> AbortedTransaction | None:
+    ) -> AbortedTxn | None:
         # A marker without records in this partition holds nothing back, and consumers need not know of it.
         if start is None:
             return None
@@ -270,7 +270,7 @@ class ProducerStates:
             return None
         undecided = self.transactions.first_undecided
         stable = marker_offset + 1 if undecided is None else undecided
-        return AbortedTransaction(producer_id, start, marker_offset, stable)
+        return AbortedTxn(producer_id, start, marker_offset, stable)
 
     # --- recovery --------------------------------------------------------------------------------------------
 

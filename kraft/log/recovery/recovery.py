@@ -33,9 +33,9 @@ from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapsh
 from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
 from kraft.log.segment.batches import Continuity, scan_batches
 from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, file_name
+from kraft.log.segment.rewriting_file import RewritingFile
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft.log.segment.written_again import RewritingFile
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -394,9 +394,7 @@ def rebuilding_producers(
     return producers
 
 
-def rebuild_aborted(
-    snapshots: ProducerSnapshots, segments: list[Segment], segment: Segment
-) -> Iterator[AbortedTransaction]:
+def rebuild_aborted(snapshots: ProducerSnapshots, segments: list[Segment], segment: Segment) -> Iterator[AbortedTxn]:
     """Yield the aborted transactions whose markers are in the segment."""
     base_offset = segment.base_offset
     producers = rebuild_producers(snapshots, segments, base_offset)

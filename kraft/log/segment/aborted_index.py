@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from kraft.log.change import Change
 from kraft.log.disk import Disk, ReadableFile
-from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, check_entries, decode_entries
+from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTxn, check_entries, decode_entries
 from kraft.model.ids import Offset
 
 ENTRIES_PER_BLOCK: Final = 256
@@ -41,7 +41,7 @@ class AbortedEntries(Struct, frozen=True, kw_only=True):
     """Offset after the segment's last batch: all markers are below."""
 
     def collect(
-        self, start: int, upper: int, producers: Container[int], found: list[AbortedTransaction], blocks: Iterator[int]
+        self, start: int, upper: int, producers: Container[int], found: list[AbortedTxn], blocks: Iterator[int]
     ) -> Generator[None, None, bool]:
         """Add the transactions of these producers that overlap [start, upper); return True if no later segment has any.
 
@@ -60,7 +60,7 @@ class AbortedEntries(Struct, frozen=True, kw_only=True):
         start: int,
         upper: int,
         producers: Container[int],
-        found: list[AbortedTransaction],
+        found: list[AbortedTxn],
         blocks: Iterator[int],
     ) -> Generator[None, None, bool]:
         entries, rest = divmod(file.size, ENTRY_BYTES)
@@ -82,7 +82,7 @@ class AbortedEntries(Struct, frozen=True, kw_only=True):
         return entries > 0 and _entry_at(file, entries - 1).last_stable_offset >= upper
 
 
-AbortedSteps = Generator[None, None, list[AbortedTransaction]]
+AbortedSteps = Generator[None, None, list[AbortedTxn]]
 
 
 def aborted_steps(
@@ -94,7 +94,7 @@ def aborted_steps(
     open, any number of others may begin before `upper` and end beside it. Raises OSError, and ValueError for a damaged
     file.
     """
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     blocks = count(1)
     for entries in segments:
         if (yield from entries.collect(start, upper, producers, found, blocks)):
@@ -102,14 +102,14 @@ def aborted_steps(
     return found
 
 
-def collect_aborted(segments: Iterable[AbortedEntries], start: int, upper: int) -> list[AbortedTransaction]:
+def collect_aborted(segments: Iterable[AbortedEntries], start: int, upper: int) -> list[AbortedTxn]:
     """Run all of `aborted_steps` for all producers."""
     steps = aborted_steps(segments, start, upper, _ALL)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: list[AbortedTransaction] = end.value
+            found: list[AbortedTxn] = end.value
             return found
 
 
@@ -140,7 +140,7 @@ def _first_marked_from(file: ReadableFile, start: int, count: int) -> int:
     return bisect_left(range(count), start, key=lambda number: _entry_at(file, number).last_offset)
 
 
-def _entry_at(file: ReadableFile, number: int) -> AbortedTransaction:
+def _entry_at(file: ReadableFile, number: int) -> AbortedTxn:
     (entry,) = decode_entries(file.read_at(number * ENTRY_BYTES, ENTRY_BYTES))
     return entry
 
@@ -179,7 +179,7 @@ class AbortedIndex:
 
     # --- growing ---------------------------------------------------------------------------------------------
 
-    def append(self, aborted: AbortedTransaction) -> None:
+    def append(self, aborted: AbortedTxn) -> None:
         """Note a transaction whose abort marker was appended to the segment."""
         assert self.has_file, f"the checkpoint does not say that there is {self.path}"
         if len(self) % ENTRIES_PER_BLOCK:
@@ -194,7 +194,7 @@ class AbortedIndex:
         if self._data is None and not self._size_bytes:
             self._data = bytearray()
 
-    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+    def replace(self, entries: Iterable[AbortedTxn]) -> None:
         """Replace all entries. The file must be written next."""
         self._data = bytearray(b"".join(entry.encode() for entry in entries))
         self._begins = _begins_of(self._data)

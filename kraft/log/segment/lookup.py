@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.segment.aborted_index import AbortedSteps, aborted_steps
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import Segment
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.model.ids import Offset
 
 

@@ -16,9 +16,9 @@ from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.segment.aborted_index import AbortedIndex
 from kraft.log.segment.batches import Continuity, checked_bytes, read_batch, scan_batches
-from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.offset_index import OffsetIndex
 from kraft.log.segment.paths import DELETED_SUFFIX, segment_paths
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.segment.stored_indexes import OffsetEntries, StoredOffsetIndex, last_bytes
 from kraft.log.segment.time_index import TimeIndex
 from kraft.model.errors import Corruption
@@ -33,7 +33,7 @@ _NEAR: Final = 0.75
 """A read ends where the index has a batch if that is at least this part of what was requested."""
 
 
-class _Known(Struct, frozen=True, kw_only=True):
+class _SegmentState(Struct, frozen=True, kw_only=True):
     """Facts of a segment's batches: everything that an append changes."""
 
     next_offset: Offset
@@ -95,7 +95,7 @@ class Segment:
 
     def _forget_batches(self) -> None:
         self._restore(
-            _Known(
+            _SegmentState(
                 next_offset=self.base_offset,
                 max_timestamp_ms=-1,
                 max_timestamp_offset=self.base_offset,
@@ -107,9 +107,9 @@ class Segment:
             )
         )
 
-    def _known(self) -> _Known:
+    def _known(self) -> _SegmentState:
         """Return the state, for `_restore`; it has the indexes themselves, not copies."""
-        return _Known(
+        return _SegmentState(
             next_offset=self.next_offset,
             max_timestamp_ms=self.max_timestamp_ms,
             max_timestamp_offset=self.max_timestamp_offset,
@@ -120,7 +120,7 @@ class Segment:
             index_bytes=self.index_bytes,
         )
 
-    def _restore(self, known: _Known) -> None:
+    def _restore(self, known: _SegmentState) -> None:
         self.next_offset = known.next_offset
         self.max_timestamp_ms = known.max_timestamp_ms
         self.max_timestamp_offset = known.max_timestamp_offset

@@ -20,7 +20,7 @@ ENTRY_VERSION: Final = 0
 ENTRY_BYTES: Final = _ENTRY.size
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """A transaction that an abort marker has ended, in one partition."""
 
     producer_id: int
@@ -39,14 +39,14 @@ class AbortedTransaction(NamedTuple):
         return _ENTRY.pack(ENTRY_VERSION, *self)
 
 
-def decode_entries(data: bytes | bytearray) -> Iterator[AbortedTransaction]:
+def decode_entries(data: bytes | bytearray) -> Iterator[AbortedTxn]:
     """Yield the entries of a `.txnindex`. Raises ValueError for bytes that are none."""
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"{len(data)} bytes are not a whole number of entries")
     for version, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(data):
         if version != ENTRY_VERSION:
             raise ValueError(f"an entry has version {version}, not {ENTRY_VERSION}")
-        yield AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
+        yield AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset)
 
 
 def check_entries(data: bytes, base_offset: int, next_offset: int) -> None:

@@ -26,8 +26,8 @@ from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replica_mover import ReplicaMover
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.versions import NO_VERSION, Versions
@@ -111,7 +111,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """The replicas here."""
 
     directories: LogDirectories
-    moves: ReplicaMoves
+    mover: ReplicaMover
     """Those of replicas between the directories."""
 
     records_deleted: Callable[[], None]

@@ -43,7 +43,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         key=ApiKey.ALTER_REPLICA_LOG_DIRS,
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: (
-            AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.moves).handle
+            AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.mover).handle
         ),
         needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
         refused=never_refused,

@@ -59,7 +59,7 @@ class BrokerNode:
         """
         metadata, logs, replicas = self._metadata, self._logs, self._replicas
         await metadata.load()
-        await replicas.moves.finish_interrupted()
+        await replicas.mover.finish_interrupted()
         async with asyncio.TaskGroup() as tasks:
             # The longest part of a start needs no controller.
             tasks.create_task(replicas.publisher.log_preloading.open(metadata.loader.current_image().image))
@@ -68,7 +68,7 @@ class BrokerNode:
                 tasks.create_task(metadata.snapshots.run())
             tasks.create_task(logs.syncer.run())
             tasks.create_task(replicas.failures.run())
-            tasks.create_task(replicas.removals.run())
+            tasks.create_task(replicas.remover.run())
             tasks.create_task(metadata.loader.run())
             tasks.create_task(logs.maintenance.run())
             tasks.create_task(replicas.tick())
@@ -76,7 +76,7 @@ class BrokerNode:
             tasks.create_task(replicas.lagging_followers.run())
             await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.publisher.create_delayed())
-            tasks.create_task(replicas.moves.run())
+            tasks.create_task(replicas.mover.run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())

@@ -97,7 +97,7 @@ class BrokerApis:
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             directories=self._logs.directories,
-            moves=self._replicas.moves,
+            mover=self._replicas.mover,
             records_deleted=self._logs.maintenance.records_deleted,
             listener=GRPC,
             internal_topics=self._coordinators.topics,

@@ -14,8 +14,8 @@ from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import PartitionStore
+from kraft.server.replica.replica_directories import ReplicaDirectories
+from kraft.server.replica.replica_storage import ReplicaStorage
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
 
@@ -39,7 +39,7 @@ class BrokerLogs:
         self.storage = ReplicaStorage(
             disk=world.disk,
             directories=self.directories,
-            store=PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly),
+            replica_directories=ReplicaDirectories(world.disk, self.directories, closed_cleanly=closed_cleanly),
             thread=self.store_thread,
             threads=self.store_threads,
         )

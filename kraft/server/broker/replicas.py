@@ -19,16 +19,16 @@ from kraft.server.config.values import Durability
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.periods import period_end
 from kraft.server.loop.threads import shut_down
+from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.lagging_followers import LaggingFollowers
 from kraft.server.replica.log_directories import as_log_directory
-from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.publisher import ReplicaPublisher
-from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.replica_mover import ReplicaMover
 
 REPLICATION_TICK_S: Final = 0.25
 
@@ -63,7 +63,7 @@ class BrokerReplicas:
             controllers=metadata.controllers,
             fatal=world.fatal,
         )
-        self.removals = ReplicaRemovals(
+        self.remover = DirectoryRemover(
             disk=world.disk,
             directories=logs.directories,
             thread=self._removal_thread,
@@ -74,13 +74,13 @@ class BrokerReplicas:
             partitions=logs.partitions,
             storage=logs.storage,
             failures=self.failures,
-            removals=self.removals,
+            remover=self.remover,
             defaults=config.topics.configs,
-            surroundings=self._surroundings(world),
+            services=self._partition_services(world),
             make_fetcher=self._make_fetcher,
             fatal=world.fatal,
         )
-        self.moves = ReplicaMoves(
+        self.mover = ReplicaMover(
             partitions=logs.partitions,
             storage=logs.storage,
             copy_thread=self._move_thread,
@@ -129,10 +129,10 @@ class BrokerReplicas:
     async def close_threads(self) -> None:
         """End the threads, after that of the store has ended."""
         await shut_down(self._removal_thread, self._move_thread)
-        self.moves.close()
+        self.mover.close()
 
-    def _surroundings(self, world: NodeWorld) -> PartitionSurroundings:
-        return PartitionSurroundings(
+    def _partition_services(self, world: NodeWorld) -> PartitionServices:
+        return PartitionServices(
             broker_id=self._config.node_id,
             replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,
             sync_before_ack=self._config.log.durability is Durability.FSYNC,
@@ -154,5 +154,5 @@ class BrokerReplicas:
             link=lambda: self.brokers.link_to(leader_id),
             partitions=self._logs.partitions,
             config=self._config.replication,
-            losses=self._metadata.lost_leaders,
+            lost_leaders=self._metadata.lost_leaders,
         )

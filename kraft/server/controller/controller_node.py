@@ -14,7 +14,7 @@ from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.service import RaftService
 from kraft.quorum.snapshots import SnapshotStore
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
 from kraft.server.apis.api import ControllerSide
@@ -55,7 +55,7 @@ class ControllerNode:
         )
         self._quorum = RaftQuorum(
             config=voter_config(config, storage.cluster_id),
-            world=QuorumWorld(disk=world.disk, clock=world.clock, entropy=world.entropy),
+            resources=VoterResources(disk=world.disk, clock=world.clock, entropy=world.entropy),
             listener=host,
             fatal=world.fatal,
             security=_peer_security(world.credentials),

@@ -10,8 +10,8 @@ import structlog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replica_mover import ReplicaMover
 from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -26,10 +26,10 @@ TEXT_MAX: Final = 300
 
 
 class AlterReplicaLogDirectoriesHandler:
-    def __init__(self, directories: LogDirectories, partitions: Partitions, moves: ReplicaMoves) -> None:
+    def __init__(self, directories: LogDirectories, partitions: Partitions, mover: ReplicaMover) -> None:
         self._directories = directories
         self._partitions = partitions
-        self._moves = moves
+        self._mover = mover
 
     async def handle(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Return one result per replica, by topic in the order of first mention; if one is named twice, the last one
@@ -74,9 +74,9 @@ class AlterReplicaLogDirectoriesHandler:
             if refusal.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise
             # The replica may be assigned to this broker later, and is then created in that directory.
-            self._moves.prefer(replica, directory)
+            self._mover.prefer(replica, directory)
             raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE, refusal.message) from None
-        await self._moves.move(partition, directory)
+        await self._mover.move(partition, directory)
 
 
 class _Refusals:

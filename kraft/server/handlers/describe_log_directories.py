@@ -19,9 +19,9 @@ from kraft.model.log_directories import (
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DESCRIBE_LOG_DIRECTORIES
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replica_move import ReplicaMove
 
 UNKNOWN_SPACE = (-1, -1)
 

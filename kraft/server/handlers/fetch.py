@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.log.segment.lookup import AbortedLookUp
-from kraft.log.transactions.aborted import AbortedTransaction as LoggedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
@@ -215,7 +215,7 @@ class FetchHandler:
         partition = read.partition
         assert partition is not None, "without a partition there is nothing to look up"
         leader, log = partition.leader, partition.log
-        found: list[LoggedTransaction] = []
+        found: list[AbortedTxn] = []
         failure: OSError | ValueError | None = None
         try:
             found = await reads.run(look_up.steps)
@@ -287,7 +287,7 @@ class FetchHandler:
         return [FETCH.served_by(self.handle)]
 
 
-def _named(aborted: Sequence[LoggedTransaction]) -> list[AbortedTransaction]:
+def _named(aborted: Sequence[AbortedTxn]) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted]
 
 

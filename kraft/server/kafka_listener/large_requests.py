@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from kraft.server.loop.budget import Beyond, Budget
+from kraft.server.loop.budget import BeyondBudget, Budget
 from kraft.wire.api_keys import ApiKey
 
 LARGE_FROM_BYTES: Final = 256
@@ -42,9 +42,9 @@ class LargeRequests:
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self.fetches = Budget(frame_bytes_max // FETCH_SHARE, Beyond.ALONE)
-        self.others = Budget(frame_bytes_max // OTHER_SHARE, Beyond.ALONE)
-        self.largest = Budget(0, Beyond.ALONE)
+        self.fetches = Budget(frame_bytes_max // FETCH_SHARE, BeyondBudget.ALONE)
+        self.others = Budget(frame_bytes_max // OTHER_SHARE, BeyondBudget.ALONE)
+        self.largest = Budget(0, BeyondBudget.ALONE)
         self.bytes_most = 0
         """Size of the largest request carried out since this was last set to 0."""
 

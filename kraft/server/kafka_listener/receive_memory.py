@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.server.loop.budget import Beyond, Budget
+from kraft.server.loop.budget import BeyondBudget, Budget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Requests up to this size have their own budget, so that they do not wait for large ones to arrive."""
@@ -22,8 +22,8 @@ class ReceiveMemory:
 
     def __init__(self, request_bytes_max: int) -> None:
         self._spare: bytearray | None = None
-        self.small = Budget(request_bytes_max // 8, Beyond.FIRST)
-        self.large = Budget(request_bytes_max * 3 // 8, Beyond.FIRST)
+        self.small = Budget(request_bytes_max // 8, BeyondBudget.FIRST)
+        self.large = Budget(request_bytes_max * 3 // 8, BeyondBudget.FIRST)
 
     def buffer(self, size_bytes: int) -> memoryview:
         """Return a buffer of that size, not cleared. Large requests mostly come one by one and share the spare one."""

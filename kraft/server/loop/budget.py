@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Beyond(Enum):
+class BeyondBudget(Enum):
     """Rule for claims beyond the budget: larger than what is left of it."""
 
     NOBODY = auto()
@@ -32,7 +32,7 @@ class Beyond(Enum):
 class Budget:
     """A limit on the sum of claims."""
 
-    def __init__(self, size_max: int, beyond: Beyond = Beyond.NOBODY) -> None:
+    def __init__(self, size_max: int, beyond: BeyondBudget = BeyondBudget.NOBODY) -> None:
         self.size_max: Final = size_max
         self._beyond: Final = beyond
         self._held: dict[Hashable, int] = {}
@@ -68,7 +68,7 @@ class Budget:
         With `granted` the claim then waits, and is held when `granted` is called. To stop waiting the claimant releases
         its claim: the budget has no clock.
         """
-        is_in_order = self._beyond is Beyond.FIRST or not self._waiting or size <= self._held.get(claimant, 0)
+        is_in_order = self._beyond is BeyondBudget.FIRST or not self._waiting or size <= self._held.get(claimant, 0)
         if is_in_order and self._may_hold(claimant, size):
             self._waiting.pop(claimant, None)
             self._grant(claimant, size)
@@ -110,11 +110,11 @@ class Budget:
         if self._fits(claimant, size):
             return True
         match self._beyond:
-            case Beyond.NOBODY:
+            case BeyondBudget.NOBODY:
                 return False
-            case Beyond.ALONE:
+            case BeyondBudget.ALONE:
                 return len(self._held) == (claimant in self._held)
-            case Beyond.FIRST:
+            case BeyondBudget.FIRST:
                 return self._first is None or self._first == claimant
 
     def _fits(self, claimant: Hashable | None, size: int) -> bool:
@@ -149,7 +149,7 @@ class Budget:
         for claimant, (size, _) in self._waiting.items():
             if self._may_hold(claimant, size):
                 return claimant
-            if self._beyond is not Beyond.FIRST:
+            if self._beyond is not BeyondBudget.FIRST:
                 # No claim overtakes a waiting one, or a large claim might wait forever.
                 break
         return None

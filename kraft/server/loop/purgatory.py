@@ -105,7 +105,7 @@ class Notifier:
         self._watchers.discard(watcher)
 
 
-class Subscription:
+class NotifierSubscription:
     """Calls a function at each notification, until it is cancelled."""
 
     def __init__(self, notifier: Notifier, call: Callable[[], None]) -> None:

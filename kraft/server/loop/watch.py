@@ -24,7 +24,7 @@ PAUSE_MS: Final = 3_000
 """A hold without work of this length has ended the sessions of this node, which somebody may have to explain."""
 
 
-class Hold(NamedTuple):
+class LoopHold(NamedTuple):
     """Time for which the loop was blocked, and the CPU time of its thread and of the whole process meanwhile.
 
     If the thread used most of it, a task of this node ran too long. If not, the process waited: another thread held
@@ -41,16 +41,16 @@ class Hold(NamedTuple):
         return self.loop_cpu_ms > self.held_ms / 2
 
 
-class Holds:
+class LongestHold:
     """The longest hold since the last report."""
 
     def __init__(self, held_ms_min: float, report_interval_s: float) -> None:
         self._held_ms_min = held_ms_min
         self._report_interval_s = report_interval_s
-        self._longest: Hold | None = None
+        self._longest: LoopHold | None = None
         self._reported_s: float | None = None
 
-    def note(self, hold: Hold, now_s: float) -> Hold | None:
+    def note(self, hold: LoopHold, now_s: float) -> LoopHold | None:
         """Add a hold. Return the hold to report now; None if it is too short, or a report was made recently."""
         longest = hold if self._longest is None else max(self._longest, hold)
         is_early = self._reported_s is not None and now_s - self._reported_s < self._report_interval_s
@@ -79,7 +79,7 @@ class _Samples:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._holds = Holds(HELD_MS_MIN, REPORT_INTERVAL_S)
+        self._holds = LongestHold(HELD_MS_MIN, REPORT_INTERVAL_S)
         self._begin()
 
     def end(self) -> None:
@@ -91,7 +91,7 @@ class _Samples:
 
     def _take(self) -> None:
         now_s = self._loop.time()
-        hold = Hold(
+        hold = LoopHold(
             held_ms=(now_s - self._timer.when()) * 1_000,
             loop_cpu_ms=(time.thread_time() - self._loop_cpu_s) * 1_000,
             process_cpu_ms=(time.process_time() - self._process_cpu_s) * 1_000,
@@ -103,7 +103,7 @@ class _Samples:
             _log(reported)
 
 
-def _log(hold: Hold) -> None:
+def _log(hold: LoopHold) -> None:
     facts = {name: round(ms, 1) for name, ms in hold._asdict().items()}
     if hold.was_work:
         log.warning("event loop blocked", cause="work on the loop", **facts)

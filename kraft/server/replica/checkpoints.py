@@ -12,7 +12,7 @@ from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.partitions import Damage, Partitions
-from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 

@@ -29,8 +29,8 @@ from kraft.server.cluster.controller_client import ControllerClient, NoControlle
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed
+from kraft.server.replica.replica_directories import DirectoryFailed
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -257,7 +257,7 @@ class ReplicaFailures:
             try:
                 await self._storage.in_thread_of(
                     replica.log_directory,
-                    self._storage.store.mark_corrupt,
+                    self._storage.replica_directories.mark_corrupt,
                     replica.topic_partition,
                     replica.log_directory,
                     replica.reason,

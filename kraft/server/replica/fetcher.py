@@ -39,7 +39,7 @@ from kraft.rpc.frame_exchange import NotConnected
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
-from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, Fetch, FollowedPartitions
+from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions, PartitionFetch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 
@@ -95,7 +95,7 @@ class LeaderLink(Protocol):
     def over_grpc(self) -> FetchStream: ...
 
 
-class Losses(Protocol):
+class LostLeaderNotes(Protocol):
     """The leaders whose connection was lost, whoever noticed it."""
 
     def lost(self, broker_id: BrokerId, /) -> None:
@@ -107,10 +107,10 @@ class Losses(Protocol):
         """Note that it answers as a leader again."""
 
 
-class _Asked(Struct, frozen=True):
+class _FetchInFlight(Struct, frozen=True):
     """A request that is not answered."""
 
-    fetches: list[Fetch]
+    fetches: list[PartitionFetch]
     deadline_s: float
 
 
@@ -125,7 +125,7 @@ class ReplicaFetcher:
         link: Callable[[], LeaderLink | None],
         partitions: Iterable[Partition],
         config: ReplicationConfig,
-        losses: Losses,
+        lost_leaders: LostLeaderNotes,
     ) -> None:
         """`partitions` are all of this broker."""
         self._registration = registration
@@ -143,11 +143,11 @@ class ReplicaFetcher:
         self._wanted = asyncio.Event()
         """Set when there may be something to send, or the stream has failed."""
         self._followed = FollowedPartitions(partitions, leader_id, self._wanted.set)
-        self._requests: dict[int, _Asked] = {}
+        self._requests: dict[int, _FetchInFlight] = {}
         """The requests that are not answered, by number, the oldest first."""
         self._last_number = 0
         self._logged_reason = ""
-        self._losses = losses
+        self._lost_leaders = lost_leaders
 
     def assignment_changed(self) -> None:
         """Look for the partitions that follow this leader now."""
@@ -171,7 +171,7 @@ class ReplicaFetcher:
             # The leader is alive, so no election is expected.
             self._log_once(str(error))
         except Unreachable as error:
-            self._losses.lost(self._leader_id)
+            self._lost_leaders.lost(self._leader_id)
             self._log_once(str(error))
         except Refusal as refusal:
             self._log_once(str(refusal))
@@ -285,10 +285,10 @@ class ReplicaFetcher:
                 return
             await asyncio.sleep(left_s)
 
-    def _next_request(self, fetches: list[Fetch], had_news: bool) -> ReplicaFetchRequest:
+    def _next_request(self, fetches: list[PartitionFetch], had_news: bool) -> ReplicaFetchRequest:
         request = self._request(fetches, self._wait_ms(len(fetches), had_news))
         wait_s = request.max_wait_ms / 1_000 + ANSWER_GRACE_S
-        self._requests[request.number] = _Asked(fetches, asyncio.get_running_loop().time() + wait_s)
+        self._requests[request.number] = _FetchInFlight(fetches, asyncio.get_running_loop().time() + wait_s)
         return request
 
     async def _receive(self, stream: FetchStream) -> None:
@@ -301,7 +301,7 @@ class ReplicaFetcher:
                 self._note_found(response)
                 self._take(asked.fetches, response)
 
-    def _take(self, fetches: list[Fetch], response: ReplicaFetchResponse) -> None:
+    def _take(self, fetches: list[PartitionFetch], response: ReplicaFetchResponse) -> None:
         answers = {result.id: result for result in response.partitions}
         for one in fetches:
             result = answers.get(one.partition.id)
@@ -316,8 +316,8 @@ class ReplicaFetcher:
     def _note_found(self, response: ReplicaFetchResponse) -> None:
         # A restarted broker also answers before another leader is elected, but then leads nothing.
         answered = any(result.error_code is ErrorCode.NONE for result in response.partitions)
-        if answered and self._losses.is_lost(self._leader_id):
-            self._losses.found(self._leader_id)
+        if answered and self._lost_leaders.is_lost(self._leader_id):
+            self._lost_leaders.found(self._leader_id)
 
     def _wait_ms(self, partitions: int, had_news: bool) -> int:
         """Return how long a request may wait at the leader.
@@ -325,7 +325,7 @@ class ReplicaFetcher:
         Waits of requests that could name more partitions end at common moments, so that what was split becomes one
         again: many requests take CPU even when all is idle. Full requests end one after the other, not at one moment.
         """
-        if self._losses.is_lost(self._leader_id):
+        if self._lost_leaders.is_lost(self._leader_id):
             # Clients wait while the leader counts as lost, so its response must come at once.
             return 0
         longest_ms = self._config.fetch_wait_max_ms
@@ -334,7 +334,7 @@ class ReplicaFetcher:
         period_ms = min(longest_ms, NEWS_WAIT_MS_MAX) if had_news else longest_ms
         return period_ms - round(asyncio.get_running_loop().time() * 1_000) % period_ms
 
-    def _request(self, fetches: list[Fetch], max_wait_ms: int) -> ReplicaFetchRequest:
+    def _request(self, fetches: list[PartitionFetch], max_wait_ms: int) -> ReplicaFetchRequest:
         self._last_number += 1
         return ReplicaFetchRequest(
             number=self._last_number,

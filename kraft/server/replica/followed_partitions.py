@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from kraft.model.ids import BrokerId
 from kraft.replication.follower import FetchPosition, PartitionFollower
-from kraft.server.loop.purgatory import Subscription
+from kraft.server.loop.purgatory import NotifierSubscription
 from kraft.server.replica.partition import Partition
 
 PARTITIONS_PER_REQUEST_MAX: Final = 64
@@ -31,7 +31,7 @@ another partition, or for the end of a short wait.
 """
 
 
-class Fetch(Struct, frozen=True, kw_only=True):
+class PartitionFetch(Struct, frozen=True, kw_only=True):
     """The fetch of one partition."""
 
     partition: Partition
@@ -45,7 +45,7 @@ class FollowedPartitions:
         self._all = partitions
         self._leader_id = leader_id
         self._wake = wake
-        self._followed: dict[Partition, Subscription] = {}
+        self._followed: dict[Partition, NotifierSubscription] = {}
         self._had_news: dict[Partition, float] = {}
         """The partitions that had news a short time ago, each with the time of its latest."""
         self._lively: dict[Partition, None] = {}
@@ -67,10 +67,10 @@ class FollowedPartitions:
             self._end_pause(gone)
         for partition in found:
             if partition not in self._followed:
-                self._followed[partition] = Subscription(partition.appended, partial(self._look_at, partition))
+                self._followed[partition] = NotifierSubscription(partition.appended, partial(self._look_at, partition))
             self._look_at(partition)
 
-    def take_ready(self) -> tuple[list[Fetch], bool]:
+    def take_ready(self) -> tuple[list[PartitionFetch], bool]:
         """Return the fetches of one request, and True if their partitions had news; no fetch if none is ready.
 
         No partition has another fetch that is not answered. `answered` must be called for each of them. Both kinds of
@@ -82,7 +82,7 @@ class FollowedPartitions:
                 return fetches, had_news
         return [], False
 
-    def answered(self, fetch: Fetch, brought_news: bool) -> None:
+    def answered(self, fetch: PartitionFetch, brought_news: bool) -> None:
         """Note that the fetch is over."""
         if self._asked.get(fetch.partition) is fetch.follower:
             del self._asked[fetch.partition]
@@ -115,8 +115,8 @@ class FollowedPartitions:
         elif (at_s := self._had_news.get(partition)) is not None and now_s - at_s >= NEWS_AGE_S_MAX:
             del self._had_news[partition]
 
-    def _take(self, partitions: dict[Partition, None]) -> list[Fetch]:
-        fetches: list[Fetch] = []
+    def _take(self, partitions: dict[Partition, None]) -> list[PartitionFetch]:
+        fetches: list[PartitionFetch] = []
         while partitions and len(fetches) < PARTITIONS_PER_REQUEST_MAX:
             partition = next(iter(partitions))
             del partitions[partition]
@@ -124,7 +124,7 @@ class FollowedPartitions:
                 fetches.append(fetch)
         return fetches
 
-    def _next_fetch(self, partition: Partition) -> Fetch | None:
+    def _next_fetch(self, partition: Partition) -> PartitionFetch | None:
         follower = partition.follower
         if follower is None or follower.leader_id != self._leader_id or self._asked.get(partition) is follower:
             return None
@@ -135,7 +135,7 @@ class FollowedPartitions:
         if position is None:
             return None
         self._asked[partition] = follower
-        return Fetch(partition=partition, follower=follower, position=position)
+        return PartitionFetch(partition=partition, follower=follower, position=position)
 
     def _look_at(self, partition: Partition) -> None:
         if partition in self._had_news:

@@ -13,8 +13,8 @@ from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicId
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.partitions import Damage, OfflineReplica
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed
+from kraft.server.replica.replica_directories import DirectoryFailed
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class LogOpener:
         sync_before_ack: bool,
     ) -> None:
         """`high_watermarks` are those of the checkpoints at the start."""
-        self._store = storage.store
+        self._replica_directories = storage.replica_directories
         self._directories = storage.directories
         self._registration = registration
         self._high_watermarks = high_watermarks
@@ -57,15 +57,17 @@ class LogOpener:
         """Open one log; a new one in `place`, if there is room, or anywhere at the start."""
         name, topic_id = assigned.topic_partition, assigned.topic_id
         try:
-            is_new = not self._store.holds(name, topic_id)
+            is_new = not self._replica_directories.holds(name, topic_id)
             lost = self._loss_of(assigned) if is_new and place is None else None
             if lost is not None:
                 return self._offline(assigned, *lost, None)
-            opened = self._store.open(name, topic_id, config, place)
+            opened = self._replica_directories.open(name, topic_id, config, place)
         except Corruption as corruption:
-            return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
+            return self._offline(
+                assigned, Damage.CORRUPT, str(corruption), self._replica_directories.directory_of(name)
+            )
         except DirectoryFailed as failure:
-            if failure.is_full and self._store.directory_of(name) is None:
+            if failure.is_full and self._replica_directories.directory_of(name) is None:
                 return self._offline(assigned, Damage.NOT_CREATED, no_room(failure), None)
             return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
         directory = _log_directory_of(opened)
@@ -129,8 +131,8 @@ class LogOpener:
         """Quarantine the damaged log, if any, and create an empty one."""
         if replica.log_directory is not None:
             with replica.files_in_use:
-                self._store.quarantine(replica.topic_partition, replica.log_directory)
-        created = self._store.open(replica.topic_partition, replica.topic_id, config, place)
+                self._replica_directories.quarantine(replica.topic_partition, replica.log_directory)
+        created = self._replica_directories.open(replica.topic_partition, replica.topic_id, config, place)
         return OpenedLog(
             topic_id=replica.topic_id,
             log=created,
@@ -142,7 +144,7 @@ class LogOpener:
     def remove_created(self, replica: OfflineReplica, directory: LogDirectory) -> None:
         """Remove the directory of a new replica."""
         with replica.files_in_use:
-            self._store.undo_creation(replica.topic_partition, directory)
+            self._replica_directories.undo_creation(replica.topic_partition, directory)
 
 
 def _log_directory_of(opened: PartitionLog) -> LogDirectory:

@@ -15,8 +15,8 @@ from kraft.log.topic_config import TopicConfig
 from kraft.metadata.configs import overridden
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed, FoundPartition
+from kraft.server.replica.replica_directories import DirectoryFailed, FoundPartition
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ class LogPreloading:
 
     def __init__(self, storage: ReplicaStorage, defaults: TopicConfig) -> None:
         self._storage = storage
-        self._store = storage.store
+        self._replica_directories = storage.replica_directories
         self._defaults = defaults
         self._is_stopped = False
 
@@ -34,14 +34,16 @@ class LogPreloading:
         """Open the logs on the disks until `stop`. Topic configs come from `known` as far as it has them."""
         began_s, opened, corrupt = asyncio.get_running_loop().time(), 0, 0
         failed: set[str] = set()
-        for found in await self._storage.in_thread(self._store.found):
+        for found in await self._storage.in_thread(self._replica_directories.found):
             if self._is_stopped:
                 log.info("log preloading stopped", opened=opened)
                 return
             if found.directory in failed:
                 continue
             try:
-                is_open = await self._storage.in_thread(self._store.preload, found, self._config(known, found))
+                is_open = await self._storage.in_thread(
+                    self._replica_directories.preload, found, self._config(known, found)
+                )
             except DirectoryFailed as failure:
                 # The first applied metadata finds the failure again, and logs which replicas are offline.
                 log.error("log preloading failed", reason=str(failure))
@@ -57,13 +59,13 @@ class LogPreloading:
 
     async def release(self) -> None:
         """Close the logs that the metadata did not assign to this broker."""
-        await self._storage.in_thread(self._store.release_preloaded)
+        await self._storage.in_thread(self._replica_directories.release_preloaded)
 
     async def close(self) -> None:
         """Close the logs cleanly, if the broker stops before it applied any metadata. Raises OSError."""
         self.stop()
         try:
-            await self._storage.in_thread(self._store.close_preloaded)
+            await self._storage.in_thread(self._replica_directories.close_preloaded)
         except Refusal as refusal:
             raise OSError(refusal.message) from refusal
 

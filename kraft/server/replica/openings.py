@@ -30,14 +30,14 @@ from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
 from kraft.server.loop.periods import period_end
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
-from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.log_opener import LogOpener, OpenedLog, no_room
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.replica_directories import DirectoryFailed
+from kraft.server.replica.replica_stopper import ReplicaStopper
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ PIECE_S: Final = 0.2
 _PIECE_LOGS: Final = 1_000
 
 
-class Piece(Struct, kw_only=True):
+class OpeningPiece(Struct, kw_only=True):
     """Replicas that were opened together. They take their roles when the checkpoints have the created ones."""
 
     opened: list[Partition]
@@ -69,9 +69,9 @@ class ReplicaOpenings:
         storage: ReplicaStorage,
         checkpoints: HighWatermarkCheckpoints,
         failures: ReplicaFailures,
-        deletions: ReplicaDeletions,
+        stopper: ReplicaStopper,
         registration: OwnRegistration,
-        surroundings: PartitionSurroundings,
+        services: PartitionServices,
         config: Callable[[TopicImage], TopicConfig],
         roles_given: Callable[[], None],
         fatal: Callable[[str], None],
@@ -81,14 +81,14 @@ class ReplicaOpenings:
         """
         self._partitions = partitions
         self._storage = storage
-        self._store = storage.store
+        self._replica_directories = storage.replica_directories
         self._checkpoints = checkpoints
         self._directories = storage.directories
         self._failures = failures
-        self._deletions = deletions
+        self._stopper = stopper
         self._registration = registration
-        self._surroundings = surroundings
-        self._opener = LogOpener(storage, registration, checkpoints.read, sync_before_ack=surroundings.sync_before_ack)
+        self._services = services
+        self._opener = LogOpener(storage, registration, checkpoints.read, sync_before_ack=services.sync_before_ack)
         self._config = config
         self._roles_given = roles_given
         self._fatal = fatal
@@ -142,7 +142,7 @@ class ReplicaOpenings:
         replica = self._partitions.find_offline(wanted)
         if replica is not None and replica.log_directory in self._directories.online:
             return replica.log_directory
-        return self._store.plan(self._name_of(wanted), planned)
+        return self._replica_directories.plan(self._name_of(wanted), planned)
 
     def _name_of(self, wanted: TopicIdPartition) -> TopicPartition:
         return TopicPartition(self._image.topics[wanted.topic_id].topic, wanted.partition)
@@ -162,7 +162,7 @@ class ReplicaOpenings:
                 while any(each in self._waiting for each in partitions):
                     await self._piece_over.wait()
 
-    async def open_first(self, assignments: Sequence[AssignedPartition]) -> Piece:
+    async def open_first(self, assignments: Sequence[AssignedPartition]) -> OpeningPiece:
         """Open the logs of all replicas at the start. Raises StorageError."""
         piece = _empty_piece()
         for assigned in assignments:
@@ -220,7 +220,7 @@ class ReplicaOpenings:
                 yield each
 
     def _is_free(self, name: TopicPartition) -> bool:
-        return self._deletions.is_free(name) and name not in self._at_work
+        return self._stopper.is_free(name) and name not in self._at_work
 
     async def _open_piece(self, directory: LogDirectory, partitions: Sequence[TopicIdPartition]) -> int:
         """Open logs for `PIECE_S`, at least one, and give the replicas their roles. Return how many are open."""
@@ -251,7 +251,7 @@ class ReplicaOpenings:
         self.open_later(())
         return len(piece.opened)
 
-    def _give_roles(self, piece: Piece) -> None:
+    def _give_roles(self, piece: OpeningPiece) -> None:
         for partition in piece.opened:
             # While the checkpoints were written, it may have been removed, also if it is still to be retired, or its
             # directory may have failed.
@@ -274,7 +274,7 @@ class ReplicaOpenings:
         else:
             partition.follow(state)
 
-    async def write_checkpoints_with(self, piece: Piece) -> None:
+    async def write_checkpoints_with(self, piece: OpeningPiece) -> None:
         """Write the checkpoints with the entries of the new replicas, or undo their creation if there is no room.
 
         The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new topic of
@@ -304,7 +304,7 @@ class ReplicaOpenings:
 
     # --- one log ---------------------------------------------------------------------------------------------
 
-    async def _open_one(self, wanted: TopicIdPartition, directory: LogDirectory, piece: Piece) -> None:
+    async def _open_one(self, wanted: TopicIdPartition, directory: LogDirectory, piece: OpeningPiece) -> None:
         """Open the log of a waiting replica, or create the replica again if it is offline."""
         topic = self._image.topics[wanted.topic_id]
         replica, config = self._partitions.find_offline(wanted), self._config(topic)
@@ -321,11 +321,9 @@ class ReplicaOpenings:
     async def _remove(self, topic_partition: TopicPartition, removed: TopicIdPartition) -> None:
         """Delete a replica that was removed from this broker while a thread opened its log."""
         topic_id, number = removed
-        await self._deletions.delete(
-            [RemovedPartition(topic=topic_partition.topic, topic_id=topic_id, partition=number)]
-        )
+        await self._stopper.delete([RemovedPartition(topic=topic_partition.topic, topic_id=topic_id, partition=number)])
 
-    def _adopt(self, opened: OpenedLog | OfflineReplica, config: TopicConfig, piece: Piece) -> None:
+    def _adopt(self, opened: OpenedLog | OfflineReplica, config: TopicConfig, piece: OpeningPiece) -> None:
         """Hold the replica, open or offline. `config` is what its log was opened with."""
         if isinstance(opened, OpenedLog) and not self._directories.is_online(opened.directory):
             # The directory failed after the log was opened: nothing may be written there again.
@@ -349,7 +347,7 @@ class ReplicaOpenings:
                 piece.is_outdated = piece.is_outdated or (opened.lacks_committed_records and not opened.is_new)
                 self._add(opened, config, piece)
 
-    def _add(self, opened: OpenedLog, config: TopicConfig, piece: Piece) -> Partition:
+    def _add(self, opened: OpenedLog, config: TopicConfig, piece: OpeningPiece) -> Partition:
         log_end = opened.log.log_end_offset
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
         topic = self._image.topics.get(opened.topic_id)
@@ -363,7 +361,7 @@ class ReplicaOpenings:
             log=opened.log,
             high_watermark=min(high_watermark, log_end),
             config=config,
-            surroundings=self._surroundings,
+            services=self._services,
         )
         self._partitions.add(partition)
         piece.opened.append(partition)
@@ -374,7 +372,7 @@ class ReplicaOpenings:
     # --- replicas that are created again, or later ----------------------------------------------------------
 
     async def _create_one_again(
-        self, replica: OfflineReplica, config: TopicConfig, directory: LogDirectory, piece: Piece
+        self, replica: OfflineReplica, config: TopicConfig, directory: LogDirectory, piece: OpeningPiece
     ) -> None:
         """Create an offline replica, empty."""
         if not self._failures.may_be_created(replica):
@@ -407,11 +405,11 @@ class ReplicaOpenings:
             self._failures.directory_failed(failure.directory, str(failure))
         elif replica.damage is not Damage.NOT_CREATED:
             log.warning("replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure))
-            is_there = self._store.directory_of(replica.topic_partition) is not None
+            is_there = self._replica_directories.directory_of(replica.topic_partition) is not None
             if not is_there and self._partitions.find_offline(replica.id) is replica:
                 delayed = replace(replica, damage=Damage.NOT_CREATED, log_directory=None, reason=no_room(failure))
                 self._partitions.take_offline(delayed)
 
 
-def _empty_piece() -> Piece:
-    return Piece(opened=[], created=[], again=[])
+def _empty_piece() -> OpeningPiece:
+    return OpeningPiece(opened=[], created=[], again=[])

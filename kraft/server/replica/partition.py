@@ -44,8 +44,8 @@ from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.replica_log import ReplicaLog
-from kraft.server.replica.surroundings import PartitionSurroundings
 from kraft.server.replica.waiting_appends import AppendQueue
 
 ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
@@ -63,10 +63,10 @@ class Partition:
         log: PartitionLog,
         high_watermark: Offset,
         config: TopicConfig,
-        surroundings: PartitionSurroundings,
+        services: PartitionServices,
     ) -> None:
-        self.replica_log = ReplicaLog(log, surroundings, self)
-        self._surroundings = surroundings
+        self.replica_log = ReplicaLog(log, services, self)
+        self._services = services
         self.topic_partition = topic_partition
         self.id = TopicIdPartition(topic_id, topic_partition.partition)
         self.leader: PartitionLeader | None = None
@@ -146,7 +146,7 @@ class Partition:
         self._take_role(NO_BROKER, lambda: self._lead(state, broker_epoch))
 
     def _lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
-        surroundings = self._surroundings
+        services = self._services
         self.leader = PartitionLeader(
             state,
             LogState(
@@ -157,17 +157,17 @@ class Partition:
             ),
             LeaderSettings(
                 min_insync_replicas=self.log.config.min_insync_replicas,
-                replica_lag_time_max_ms=surroundings.replica_lag_time_max_ms,
+                replica_lag_time_max_ms=services.replica_lag_time_max_ms,
             ),
             topic_id=self.topic_id,
-            broker_id=surroundings.broker_id,
+            broker_id=services.broker_id,
             broker_epoch=broker_epoch,
-            now_ms=surroundings.monotonic_ms(),
-            is_active=surroundings.is_active,
+            now_ms=services.monotonic_ms(),
+            is_active=services.is_active,
         )
         self._run(self.leader.start())
         self.replica_log.sync_if_needed()
-        surroundings.role_changed(self)
+        services.role_changed(self)
 
     def follow(self, state: PartitionImage) -> None:
         """Follow the partition's leader; without one, wait until the metadata has one."""
@@ -240,7 +240,7 @@ class Partition:
         self.committed.notify()
         self.low_watermark_moved.notify()
         if was_leading:
-            self._surroundings.role_changed(self)
+            self._services.role_changed(self)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply changed topic configs to later appends."""
@@ -264,7 +264,7 @@ class Partition:
         replica_log.admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
         if (change := replica_log.changes.under_way) is not None:
             raise LogIsChanging(change, is_own=False)
-        epoch, now_ms = LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms()
+        epoch, now_ms = LeaderEpoch(self.leader_epoch), self._services.wall_ms()
         log = replica_log.log
         with replica_log.watching_storage:
             result = log.append_as_leader(records, epoch, now_ms, replica_log.make_ready, origin)
@@ -283,7 +283,7 @@ class Partition:
     def follower_fetched(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, log_start: Offset
     ) -> None:
-        leader, now_ms = self.as_leader(), self._surroundings.monotonic_ms()
+        leader, now_ms = self.as_leader(), self._services.monotonic_ms()
         self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, now_ms, log_start))
         self.low_watermark_moved.notify()
 
@@ -314,7 +314,7 @@ class Partition:
 
     def tick(self) -> None:
         if self.leader is not None:
-            self._run(self.leader.tick(self._surroundings.monotonic_ms()))
+            self._run(self.leader.tick(self._services.monotonic_ms()))
 
     # --- as a follower -----------------------------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class Partition:
         return self.replica_log.changes.make(self._applying_retention, settle=settle)
 
     def _applying_retention(self) -> Change[list[str]]:
-        now_ms = self._surroundings.wall_ms()
+        now_ms = self._services.wall_ms()
         yield from self.log.rolling_if_due(now_ms)
         return (yield from self.log.applying_retention(now_ms, self.high_watermark))
 
@@ -442,10 +442,10 @@ class Partition:
             self.appended.notify()
 
     def log_directory_failed(self, reason: str) -> None:
-        self._surroundings.directory_failed(self, reason)
+        self._services.directory_failed(self, reason)
 
     def log_is_corrupt(self, reason: str) -> None:
-        self._surroundings.replica_is_corrupt(self, reason)
+        self._services.replica_is_corrupt(self, reason)
 
     # --- effects ---------------------------------------------------------------------------------------------
 
@@ -457,7 +457,7 @@ class Partition:
                     self._produces.complete_below(effect.high_watermark)
                     self.committed.notify()
                 case ProposeIsr():
-                    self._surroundings.propose_isr(self, effect)
+                    self._services.propose_isr(self, effect)
                 case IsrChanged():
                     if self.leader is not None:
                         self._produces.complete(self.leader.acks_result)

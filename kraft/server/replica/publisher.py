@@ -17,18 +17,18 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.ids import BrokerId, LogDirectory, TopicIdPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
-from kraft.server.replica.deletions import ReplicaDeletions
+from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.fetchers import ReplicaFetchers
 from kraft.server.replica.log_preloading import LogPreloading
 from kraft.server.replica.openings import ReplicaOpenings
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.replica_directories import DirectoryFailed
+from kraft.server.replica.replica_stopper import ReplicaStopper
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -48,27 +48,27 @@ class ReplicaPublisher:
         partitions: Partitions,
         storage: ReplicaStorage,
         failures: ReplicaFailures,
-        removals: ReplicaRemovals,
+        remover: DirectoryRemover,
         defaults: TopicConfig,
-        surroundings: PartitionSurroundings,
+        services: PartitionServices,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
         fatal: Callable[[str], None],
     ) -> None:
         self._registration = registration
         self._partitions = partitions
         self._storage = storage
-        self._store = storage.store
+        self._replica_directories = storage.replica_directories
         self._directories = storage.directories
         self._failures = failures
         self._defaults = defaults
         self._checkpoints = HighWatermarkCheckpoints(partitions, storage, failures)
         self._fetchers = ReplicaFetchers(partitions, make_fetcher, fatal)
         self.log_preloading = LogPreloading(storage, defaults)
-        self._deletions = ReplicaDeletions(
+        self._stopper = ReplicaStopper(
             partitions=partitions,
             storage=storage,
             failures=failures,
-            removals=removals,
+            remover=remover,
             # Without room an entry is left. A new replica of that name takes records only once its own is written.
             marked=lambda directory: self._checkpoints.write(needs_room=False, only=[directory]),
             freed=lambda: self._openings.open_later(()),
@@ -79,9 +79,9 @@ class ReplicaPublisher:
             storage=storage,
             checkpoints=self._checkpoints,
             failures=failures,
-            deletions=self._deletions,
+            stopper=self._stopper,
             registration=registration,
-            surroundings=surroundings,
+            services=services,
             config=self._config,
             roles_given=self._fetchers.update,
             fatal=fatal,
@@ -110,7 +110,7 @@ class ReplicaPublisher:
         self._openings.metadata_changed(after, step.remove)
         if self._apply_roles(step):
             self._fetchers.update()
-        await self._deletions.delete(step.remove)
+        await self._stopper.delete(step.remove)
         if self._is_first:
             await self._open_first(step)
         missing = [one.id for one in (*step.lead, *step.follow) if self._is_missing(one)]
@@ -160,9 +160,9 @@ class ReplicaPublisher:
     async def _open_first(self, step: BrokerDelta) -> None:
         """Open the logs of all replicas that this broker has at its start, and give them their roles."""
         await self._storage.in_thread(self._checkpoints.read.read)
-        for failure in await self._storage.in_thread(self._store.list_directories):
+        for failure in await self._storage.in_thread(self._replica_directories.list_directories):
             self._failures.directory_failed(failure.directory, str(failure))
-        await self._deletions.resume_removals()
+        await self._stopper.resume_removal()
         opened = await self._openings.open_first([*step.lead, *step.follow])
         self._is_first = False
         await self._rename_strays()
@@ -189,7 +189,7 @@ class ReplicaPublisher:
     async def close(self) -> None:
         """End all fetching and close every log durably."""
         await self._openings.close()
-        await self._deletions.wait_for_free_names()
+        await self._stopper.wait_for_free_names()
         await self._fetchers.close()
         by_directory: dict[LogDirectory, list[Partition]] = {}
         for partition in self._partitions:
@@ -208,7 +208,7 @@ class ReplicaPublisher:
         held = {partition.topic_partition for partition in self._partitions}
         held |= {replica.topic_partition for replica in self._partitions.offline}
         try:
-            await self._storage.in_thread(self._store.rename_strays, held)
+            await self._storage.in_thread(self._replica_directories.rename_strays, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 

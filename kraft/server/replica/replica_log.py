@@ -15,13 +15,13 @@ from kraft.log.group_commit import SyncTicket
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.lookup import AbortedLookUp
 from kraft.log.segment.segment import Segment
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LogDirectory, Offset
 from kraft.server.loop.threads import BothLocks
 from kraft.server.replica.log_changes import ChangeOutcome, LogChanges, LogIsChanging, StepTicket
-from kraft.server.replica.move import ReplicaMove
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.partition_services import PartitionServices
+from kraft.server.replica.replica_move import ReplicaMove
 
 UNSYNCED_BYTES_MAX: Final = 64 << 20
 """Unsynced bytes at which a sync is requested with log.durability=page-cache, although no request waits for it: the
@@ -47,14 +47,14 @@ class LogUser(Protocol):
 class ReplicaLog:
     """Log of one replica, whatever its role."""
 
-    def __init__(self, log: PartitionLog, surroundings: PartitionSurroundings, user: LogUser) -> None:
+    def __init__(self, log: PartitionLog, services: PartitionServices, user: LogUser) -> None:
         self.log = log
         self._user = user
         self.files_in_use = Lock()
         """Held by a thread that makes files in the log's directory; released soon after the partition is closed."""
         self.move: ReplicaMove | None = None
         """Set while the log is copied to another log directory. It is not compacted then."""
-        self._surroundings = surroundings
+        self._services = services
         self._syncing: dict[SyncTicket, PartitionLog] = {}
         """Log of each running sync: a move may replace `log` meanwhile."""
         self._unsynced_since_ms: int | None = None
@@ -84,7 +84,7 @@ class ReplicaLog:
     @property
     def durable_end(self) -> Offset:
         """Offset below which everything counts as being on this broker's disk."""
-        return self.log.synced_end_offset if self._surroundings.sync_before_ack else self.log.log_end_offset
+        return self.log.synced_end_offset if self._services.sync_before_ack else self.log.log_end_offset
 
     def read(self, start: Offset, bytes_max: int, upper: Offset, at_least_one: bool) -> bytes:
         """Return whole batches from `start`, none that ends above `upper`.
@@ -96,7 +96,7 @@ class ReplicaLog:
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
 
-    def aborted_in(self, start: Offset, records: Buffer) -> list[AbortedTransaction] | AbortedLookUp:
+    def aborted_in(self, start: Offset, records: Buffer) -> list[AbortedTxn] | AbortedLookUp:
         """Return the aborted transactions in batches that `read` returned from `start`.
 
         Only those whose producer wrote a batch there: a client needs no others, and any number may have been open then.
@@ -143,7 +143,7 @@ class ReplicaLog:
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Drop the state of producers that sent nothing for this long."""
-        self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
+        self.log.expire_producers(self._services.monotonic_ms(), expiration_ms)
 
     def make_ready(self, change: Change[None]) -> None:
         """Make a change that an append needs. Raises LogIsChanging if it takes steps."""
@@ -192,7 +192,7 @@ class ReplicaLog:
 
     def sync_if_needed(self) -> None:
         """Request a sync if one is waited for; otherwise report at once what counts as durable."""
-        if not self._surroundings.sync_before_ack:
+        if not self._services.sync_before_ack:
             self._user.log_became_durable()
             self._note_unsynced()
         elif self.log.dirty:
@@ -209,18 +209,18 @@ class ReplicaLog:
         if not log.dirty:
             return
         if self._unsynced_since_ms is None:
-            self._unsynced_since_ms = self._surroundings.monotonic_ms()
+            self._unsynced_since_ms = self._services.monotonic_ms()
         if log.has_unsynced(UNSYNCED_BYTES_MAX):
             self._request_sync()
 
     def flush_if_due(self) -> None:
         """Request a sync if a record has waited `flush.ms` for one, with log.durability=page-cache."""
         since_ms = self._unsynced_since_ms
-        if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
+        if since_ms is not None and self._services.monotonic_ms() - since_ms >= self.log.config.flush_ms:
             self._request_sync()
 
     def _request_sync(self) -> None:
-        self._surroundings.request_sync(self)
+        self._services.request_sync(self)
 
     # --- the end, and another log directory ------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class ReplicaLog:
 
     def admit(self, size_bytes: int) -> None:
         """Raise Refusal if the disk has no room for that many bytes. A full disk has not failed."""
-        self._surroundings.admit(self.log_directory, size_bytes)
+        self._services.admit(self.log_directory, size_bytes)
 
     def storage_failed(self, reason: str) -> None:
         """Report a read or write error outside the log's own work: its log directory goes offline."""

@@ -21,7 +21,7 @@ import structlog
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, CheckedRecords, ProducedRecords
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.loop.budget import Beyond, Budget
+from kraft.server.loop.budget import BeyondBudget, Budget
 from kraft.server.loop.threads import shut_down
 
 log = structlog.get_logger()
@@ -96,7 +96,7 @@ class WaitingAppends:
 
     def __init__(self, executor: Executor | None = None, bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="append-work")
-        self._budget = Budget(bytes_max, Beyond.ALONE)
+        self._budget = Budget(bytes_max, BeyondBudget.ALONE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

@@ -23,7 +23,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.disk_space import DiskSpace
-from kraft.server.upkeep.file_removals import FileRemovals
+from kraft.server.upkeep.file_remover import FileRemover
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Throttle
 
@@ -52,7 +52,7 @@ class LogMaintenanceTasks:
         self._disk_space = disk_space
         self._config = config
         self._retention_wanted = asyncio.Event()
-        self._removals = {directory: FileRemovals(disk, thread) for directory, thread in store_threads.items()}
+        self._removers = {directory: FileRemover(disk, thread) for directory, thread in store_threads.items()}
         self._cleaner_throttle = Throttle(config.cleaner_io_bytes_per_second_max)
         self._scrub_throttle = Throttle(config.scrub_io_bytes_per_second_max)
         self._cleaner = LogCleaner(
@@ -81,8 +81,8 @@ class LogMaintenanceTasks:
                 tasks.create_task(self._flush_logs())
                 tasks.create_task(self._expire_producers())
                 tasks.create_task(self._watch_disk_space())
-                for removals in self._removals.values():
-                    tasks.create_task(removals.run())
+                for remover in self._removers.values():
+                    tasks.create_task(remover.run())
                 tasks.create_task(self._scrubber.run())
                 if self._config.cleaner_enabled:
                     tasks.create_task(self._cleaner.run())
@@ -142,7 +142,7 @@ class LogMaintenanceTasks:
 
     def _remove_later(self, partition: Partition, paths: list[str]) -> None:
         if paths:
-            self._removals[partition.log_directory].add(paths, partition.log.config.file_delete_delay_ms / 1_000)
+            self._removers[partition.log_directory].add(paths, partition.log.config.file_delete_delay_ms / 1_000)
 
     # --- the smaller tasks -----------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import Disk
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.integrity.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
 from kraft.log.segment.paths import DELETED_SUFFIX
-from kraft.log.verification.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 from kraft.server.loop.threads import in_thread

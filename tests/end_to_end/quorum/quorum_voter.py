@@ -23,7 +23,7 @@ from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import NotLeader, ProposalUnknown
 from kraft.quorum.raft_quorum import RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
@@ -68,9 +68,9 @@ async def serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     listener = RememberingListener()
     voters = {voter: VoterAddress(host="127.0.0.1", port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id="test", voters=voters, directory=directory)
-    world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
+    world = VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
     quorum = RaftQuorum(
-        config=config, world=world, listener=listener, fatal=die, security=PeerSecurity(), snapshots=NoSnapshots()
+        config=config, resources=world, listener=listener, fatal=die, security=PeerSecurity(), snapshots=NoSnapshots()
     )
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)

@@ -12,7 +12,7 @@ from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, MetadataRecord, TopicConfigSet, TopicCreated
 from kraft.model.ids import TopicId
 from kraft.quorum import command
-from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.journal import QuorumJournal
 from kraft.rpc.metadata_codec import encode_records
 from kraft.runtime.disk import RealDisk
@@ -102,7 +102,7 @@ def test_an_image_is_read_from_a_journal_without_what_was_cut_off_or_is_void(tmp
 
 
 def _payload(decided_term: int, records: list[MetadataRecord]) -> bytes:
-    entry = Command(
+    entry = EntryCommand(
         kind=CommandKind.PAYLOAD,
         decided_term=decided_term,
         request_id=bytes(command.REQUEST_ID_BYTES),

@@ -17,7 +17,7 @@ from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.rpc.metadata_codec import encode_records
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
@@ -47,7 +47,7 @@ def controller_restart(directory: Path, scale: float) -> Work:
         host = StateMachineHost(lambda is_active: leads.set() if is_active else None)
         quorum = RaftQuorum(
             config=config,
-            world=QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy()),
+            resources=VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy()),
             listener=host,
             fatal=sys.exit,
             security=PeerSecurity(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.log.format.record_batch import build_batch, placed
+from kraft.log.format.record_batch import build_batch, with_assigned_offsets
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartition, FetchRequest
@@ -93,7 +93,7 @@ def _copy(partition: Partition, batches: Iterable[bytes]) -> None:
             b"".join(
                 piece
                 for at, batch in enumerate(together)
-                for piece in placed(memoryview(batch), Offset(end + at), EPOCH, None)
+                for piece in with_assigned_offsets(memoryview(batch), Offset(end + at), EPOCH, None)
             )
         )
 

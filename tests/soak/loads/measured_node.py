@@ -89,7 +89,7 @@ def _report(places: Places, collections: Collections) -> None:
     """Have each hold logged, with the places of a long one."""
     shipped = watch._log
 
-    def log(hold: watch.Hold) -> None:
+    def log(hold: watch.LoopHold) -> None:
         seen = [*collections.take(), *places.take()]
         if hold.loop_cpu_ms >= PLACES_FROM_MS:
             structlog.get_logger().info("event loop places", places=seen)

@@ -13,7 +13,7 @@ from kraft.log.disk import Disk
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import BatchHeader, build_batch, decode_batch, read_header, split
 from kraft.log.format.record_codec import Record
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk

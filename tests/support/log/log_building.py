@@ -8,7 +8,7 @@ from crc32c import crc32c
 from kraft.log.append_work import AppendMustWait, AppendResult, AwaitedChange, ProducedRecords
 from kraft.log.change import run_now
 from kraft.log.disk import Disk
-from kraft.log.format.record_batch import build_batch, iter_records, placed, split
+from kraft.log.format.record_batch import build_batch, iter_records, split, with_assigned_offsets
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import TimestampLookup
@@ -58,7 +58,7 @@ def append_with_work(
 def stored(*values: str, offset: int, epoch: int, timestamp_ms: int = 1000) -> bytes:
     """Return one batch as in the log of a leader of that epoch."""
     produced = memoryview(batch_of(*values, timestamp_ms=timestamp_ms))
-    return b"".join(placed(produced, Offset(offset), LeaderEpoch(epoch), None))
+    return b"".join(with_assigned_offsets(produced, Offset(offset), LeaderEpoch(epoch), None))
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:

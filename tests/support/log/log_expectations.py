@@ -8,7 +8,7 @@ from typing import Final
 
 from kraft.log.change import run_now
 from kraft.log.format.control_record import MarkerType, marker_in
-from kraft.log.format.record_batch import decode_batch, placed, read_header, split
+from kraft.log.format.record_batch import decode_batch, read_header, split, with_assigned_offsets
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.partition_log import PartitionLog
@@ -36,7 +36,7 @@ class Stored:
     @classmethod
     def of(cls, request: bytes, base_offset: int, epoch: int, append_time_ms: int | None = None) -> Stored:
         """Return the batch that a leader stores for a request."""
-        pieces = placed(memoryview(request), Offset(base_offset), LeaderEpoch(epoch), append_time_ms)
+        pieces = with_assigned_offsets(memoryview(request), Offset(base_offset), LeaderEpoch(epoch), append_time_ms)
         return cls.written(b"".join(pieces), request)
 
     @classmethod

@@ -10,7 +10,7 @@ from kraft.log.format.control_record import EndTransactionMarker, MarkerType, bu
 from kraft.log.format.record_batch import BatchHeader, Buffer, build_batch, decode_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.log.transactions.verification import NOT_REQUIRED
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.log.log_building import NOW_MS
@@ -56,7 +56,7 @@ def log_epoch(log: PartitionLog) -> LeaderEpoch:
     return max(log.latest_epoch, LeaderEpoch(0))
 
 
-def committed_records(batches: Iterable[tuple[BatchHeader, Buffer]], aborted: list[AbortedTransaction]) -> list[Record]:
+def committed_records(batches: Iterable[tuple[BatchHeader, Buffer]], aborted: list[AbortedTxn]) -> list[Record]:
     """Return the records that a consumer delivers which reads these batches and was sent these aborted transactions."""
     pending = sorted(aborted, key=lambda each: each.first_offset)
     aborting: set[int] = set()

@@ -16,13 +16,13 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicId, TopicPartition
 from kraft.replication.effects import ProposeIsr
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.move import ReplicaMove
-from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import PartitionStore
-from kraft.server.replica.surroundings import PartitionSurroundings
+from kraft.server.replica.replica_directories import ReplicaDirectories
+from kraft.server.replica.replica_move import ReplicaMove
+from kraft.server.replica.replica_mover import ReplicaMover
+from kraft.server.replica.replica_storage import ReplicaStorage
 from tests.support.cluster_images import ORDERS
 from tests.support.disks.open_by_path import OpenByPath
 from tests.support.server.log_thread import LogThread
@@ -65,15 +65,15 @@ class Mover:
         self.directories = LogDirectories(
             [path for path in paths if path not in offline], dict.fromkeys(offline, "no disk")
         )
-        self.store = PartitionStore(disk, self.directories, closed_cleanly=())
+        self.store = ReplicaDirectories(disk, self.directories, closed_cleanly=())
         numbers = count(1)
         executor = executor or InlineExecutor()
-        self.moves = ReplicaMoves(
+        self.moves = ReplicaMover(
             partitions=self.partitions,
             storage=ReplicaStorage(
                 disk=disk,
                 directories=self.directories,
-                store=self.store,
+                replica_directories=self.store,
                 thread=executor,
                 threads=dict.fromkeys(paths, executor),
             ),
@@ -130,7 +130,7 @@ class Mover:
             log=self.store.open(topic_partition, topic_id, effective),
             high_watermark=Offset(0),
             config=effective,
-            surroundings=PartitionSurroundings(
+            services=PartitionServices(
                 broker_id=BrokerId(1),
                 replica_lag_time_max_ms=30_000,
                 sync_before_ack=sync_before_ack,

@@ -34,9 +34,9 @@ from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_log import ReplicaLog
-from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.support.cluster_images import ORDERS, ids
 from tests.support.server.log_thread import LogThread, finish_changes
 
@@ -139,8 +139,8 @@ class Broker:
     request_sync: Callable[[ReplicaLog], None] | None = None
     role_changed: Callable[[Partition], None] = lambda partition: None
 
-    def surroundings(self) -> PartitionSurroundings:
-        return PartitionSurroundings(
+    def surroundings(self) -> PartitionServices:
+        return PartitionServices(
             broker_id=BrokerId(self.broker_id),
             replica_lag_time_max_ms=30_000,
             sync_before_ack=self.sync_before_ack,
@@ -176,7 +176,7 @@ class Broker:
             log=PartitionLog.open(self.disk, path, effective, topic_partition),
             high_watermark=Offset(high_watermark),
             config=effective,
-            surroundings=self.surroundings(),
+            services=self.surroundings(),
         )
         self.partitions.add(partition)
         return partition

@@ -12,7 +12,7 @@ from kraft.cli.metadata import app
 from kraft.metadata.records import ClusterInitialised, MetadataRecord, TopicConfigSet, TopicCreated
 from kraft.model.ids import TopicId
 from kraft.quorum import command, journal_segments
-from kraft.quorum.command import NO_OP, REGULAR, Command, CommandKind
+from kraft.quorum.command import NO_OP, REGULAR, CommandKind, EntryCommand
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import encode_records
@@ -31,7 +31,7 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def entry(*records: MetadataRecord, term: int, kind: CommandKind = CommandKind.PAYLOAD) -> bytes:
-    decided = Command(kind=kind, decided_term=term, request_id=bytes(16), payload=encode_records(records))
+    decided = EntryCommand(kind=kind, decided_term=term, request_id=bytes(16), payload=encode_records(records))
     return bytes([REGULAR]) + command.encode_body(decided)
 
 
@@ -187,7 +187,7 @@ def test_other_files_are_named_and_the_rest_is_printed(tmp_path: Path, snapshot:
 
 def test_an_entry_of_a_later_version_is_one_line(tmp_path: Path) -> None:
     journal = QuorumJournal(tmp_path, RealDisk())
-    payload = Command(kind=CommandKind.PAYLOAD, decided_term=1, request_id=bytes(16), payload=b"\xff\xff")
+    payload = EntryCommand(kind=CommandKind.PAYLOAD, decided_term=1, request_id=bytes(16), payload=b"\xff\xff")
     journal.add(bytes([REGULAR]) + command.encode_body(payload), 1, 1)
     journal.sync()
     journal.close()

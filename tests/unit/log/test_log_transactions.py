@@ -14,7 +14,7 @@ from kraft.log.format.record_batch import split
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX
 from kraft.log.topic_config import TopicConfig
-from kraft.log.transactions.aborted import AbortedTransaction, decode_entries
+from kraft.log.transactions.aborted import AbortedTxn, decode_entries
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -226,7 +226,7 @@ def test_a_look_up_finds_a_transaction_whose_marker_is_in_a_later_segment() -> N
     append(log, "b")
     run_now(log.rolling())
     marker = end(log, 7, ABORT)
-    assert log.transactions.aborted(Offset(0), Offset(1)) == [AbortedTransaction(7, 0, marker, marker + 1)]
+    assert log.transactions.aborted(Offset(0), Offset(1)) == [AbortedTxn(7, 0, marker, marker + 1)]
     assert log.transactions.aborted(Offset(marker + 1), Offset(99)) == []
 
 
@@ -243,9 +243,7 @@ def test_a_log_without_aborts_has_no_index_files_and_one_with_aborts_has_them_fr
     append(log, "c")
     run_now(log.rolling())
     (first, last) = index_files(disk)
-    assert list(decode_entries(disk.read_file(f"{DIRECTORY}/{first}"))) == [
-        AbortedTransaction(7, 2, marker, marker + 1)
-    ]
+    assert list(decode_entries(disk.read_file(f"{DIRECTORY}/{first}"))) == [AbortedTxn(7, 2, marker, marker + 1)]
     assert disk.read_file(f"{DIRECTORY}/{last}") == b""
 
 

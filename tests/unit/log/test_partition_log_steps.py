@@ -10,7 +10,7 @@ import pytest
 
 from kraft.log.change import Change, ChangeUnderWay, run_now
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.log.format.record_batch import build_batch, placed
+from kraft.log.format.record_batch import build_batch, with_assigned_offsets
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
@@ -56,7 +56,7 @@ def batches_of(producer_id: int, begin: int, count: int) -> bytes:
     found: list[bytes | bytearray | memoryview] = []
     for number in range(begin, begin + count):
         batch = build_batch(record, producer_id=producer_id, producer_epoch=0, base_sequence=number)
-        found.extend(placed(memoryview(batch), Offset(number), EPOCH, None))
+        found.extend(with_assigned_offsets(memoryview(batch), Offset(number), EPOCH, None))
     return b"".join(found)
 
 
@@ -67,7 +67,7 @@ def aborted_transaction(producer_id: int, begin: int) -> bytes:
     return b"".join(
         piece
         for offset, batch in enumerate(batches, begin)
-        for piece in placed(memoryview(batch), Offset(offset), EPOCH, None)
+        for piece in with_assigned_offsets(memoryview(batch), Offset(offset), EPOCH, None)
     )
 
 

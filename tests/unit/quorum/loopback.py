@@ -16,7 +16,7 @@ from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
-from kraft.quorum.world import QuorumWorld
+from kraft.quorum.voter_resources import VoterResources
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
@@ -27,8 +27,8 @@ DEADLINE_S = 60.0
 ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 500, 1_000
 
 
-def real_world() -> QuorumWorld:
-    return QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
+def real_world() -> VoterResources:
+    return VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
 
 
 def addresses(ports: list[int]) -> dict[int, VoterAddress]:
@@ -62,7 +62,7 @@ class Voter:
         self.fatal_reasons: list[str] = []
         self.quorum = RaftQuorum(
             config=config,
-            world=real_world(),
+            resources=real_world(),
             listener=self.listener,
             fatal=self.fatal_reasons.append,
             security=PeerSecurity(),

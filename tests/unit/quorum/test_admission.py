@@ -5,7 +5,7 @@ import pytest
 from kraft.quorum.admission import Learners
 from kraft.quorum.filters import Acknowledgements
 from kraft.quorum.handshake import Greeting
-from kraft.quorum.messages import AppendResponse
+from kraft.quorum.messages import AppendEntriesResponse
 
 A, B = bytes([1]) * 16, bytes([2]) * 16
 TERM = 4
@@ -35,8 +35,10 @@ class Leader:
         self.acknowledgements.begin(TERM)
         self.learners = Learners(self.acknowledgements)
 
-    def acknowledges(self, index: int, *, is_learner: bool) -> AppendResponse | None:
-        response = AppendResponse(term=TERM, next_index=index + 1, success=True, reset=False, is_learner=is_learner)
+    def acknowledges(self, index: int, *, is_learner: bool) -> AppendEntriesResponse | None:
+        response = AppendEntriesResponse(
+            term=TERM, next_index=index + 1, success=True, reset=False, is_learner=is_learner
+        )
         return self.acknowledgements.admit(2, response, last_index=100, now_ms=0)
 
     def is_greeted(self, earlier: Greeting, greeting: Greeting) -> None:

@@ -6,13 +6,13 @@ import pytest
 from pysyncobj import syncobj
 
 from kraft.quorum import command, engine
-from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.engine import RaftEngine, UnsuitableEngine
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import (
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -30,14 +30,16 @@ from tests.support.anonymous_messages import anonymous
 
 def entry(index: int, term: int, payload: bytes = b"") -> tuple[bytes, int, int]:
     body = command.encode_body(
-        Command(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload)
+        EntryCommand(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload)
     )
     return bytes([command.REGULAR]) + body, index, term
 
 
-def append(*entries: tuple[bytes, int, int], previous: tuple[int, int] = (1, 0), commit_index: int = 1) -> Append:
+def append(
+    *entries: tuple[bytes, int, int], previous: tuple[int, int] = (1, 0), commit_index: int = 1
+) -> AppendEntries:
     previous_index, previous_term = previous
-    return Append(
+    return AppendEntries(
         term=1, previous_index=previous_index, previous_term=previous_term, entries=entries, commit_index=commit_index
     )
 
@@ -104,7 +106,7 @@ def follower(tmp_path: Path) -> Follower:
 
 
 def acknowledged(next_index: int) -> list[tuple[int, Message]]:
-    return [(2, AppendResponse(term=1, next_index=next_index, success=True, reset=False))]
+    return [(2, AppendEntriesResponse(term=1, next_index=next_index, success=True, reset=False))]
 
 
 def test_the_engine_alone_drops_entries_that_it_has_acknowledged(follower: Follower) -> None:
@@ -136,14 +138,14 @@ def test_a_sign_of_life_commits_only_what_it_proves(follower: Follower) -> None:
 
 def test_an_append_of_an_earlier_term_is_answered_with_the_term_and_not_taken(follower: Follower) -> None:
     follower.hears(3, VoteRequest(term=5, last_log_index=1, last_log_term=0))
-    refusal = AppendResponse(term=5, next_index=2, success=False, reset=False)
+    refusal = AppendEntriesResponse(term=5, next_index=2, success=False, reset=False)
     assert follower.hears(2, append(entry(2, 1))) == [(2, refusal)]
     assert follower.journal.last_index == 1
 
 
 def test_a_gap_is_answered_with_what_is_missing(follower: Follower) -> None:
     answers = follower.hears(2, append(entry(8, 1), previous=(7, 1)))
-    assert answers == [(2, AppendResponse(term=1, next_index=2, success=False, reset=True))]
+    assert answers == [(2, AppendEntriesResponse(term=1, next_index=2, success=False, reset=True))]
 
 
 def test_a_vote_is_given_once_a_term_and_survives_a_restart(tmp_path: Path) -> None:
@@ -285,7 +287,7 @@ def test_a_leader_that_a_voter_in_a_later_term_answers_asks_at_once_to_lead_abov
     follower.hears(3, VoteResponse(term=1))
     last = follower.journal.last_index
     request = VoteRequest(term=8, last_log_index=last, last_log_term=1)
-    stray = AppendResponse(term=7, next_index=2, success=False, reset=False)
+    stray = AppendEntriesResponse(term=7, next_index=2, success=False, reset=False)
     asked = question(8, last_log=(last, 1))
     assert follower.hears(2, stray, stray) == [(2, asked), (3, asked)]
     assert follower.leading == [True, False]
@@ -308,7 +310,7 @@ def test_a_leader_stops_where_a_link_is_full_and_goes_on_there(tmp_path: Path, m
 
     def sent_to(peer: int) -> list[tuple[int, int]]:
         """Return for each append that was sent the first index and the one after the last."""
-        appends = [message for to, message in follower.hears(3) if to == peer and isinstance(message, Append)]
+        appends = [message for to, message in follower.hears(3) if to == peer and isinstance(message, AppendEntries)]
         return [(message.previous_index + 1, message.previous_index + 1 + len(message.entries)) for message in appends]
 
     assert sent_to(2) == [(end + 1, end + 3)]

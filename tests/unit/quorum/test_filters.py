@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.quorum.filters import RESEND_PERIOD_MS, Acknowledgements, Diverged, TrimmedAppend, VoteCounter, trim_append
-from kraft.quorum.messages import Append, AppendResponse
+from kraft.quorum.filters import (
+    RESEND_PERIOD_MS,
+    Acknowledgements,
+    Diverged,
+    TrimmedAppendEntries,
+    VoteCounter,
+    trim_append,
+)
+from kraft.quorum.messages import AppendEntries, AppendEntriesResponse
 
 
 class ListedLog:
@@ -22,9 +29,9 @@ class ListedLog:
         return self.terms[index - 1] if 1 <= index <= len(self.terms) else None
 
 
-def append(previous_index: int, previous_term: int, *terms: int, commit_index: int = 1, term: int = 9) -> Append:
+def append(previous_index: int, previous_term: int, *terms: int, commit_index: int = 1, term: int = 9) -> AppendEntries:
     entries = tuple((b"\1", index, each) for index, each in enumerate(terms, previous_index + 1))
-    return Append(
+    return AppendEntries(
         term=term,
         previous_index=previous_index,
         previous_term=previous_term,
@@ -33,7 +40,7 @@ def append(previous_index: int, previous_term: int, *terms: int, commit_index: i
     )
 
 
-def store_as_the_engine_does(log: ListedLog, trimmed: TrimmedAppend) -> list[int]:
+def store_as_the_engine_does(log: ListedLog, trimmed: TrimmedAppendEntries) -> list[int]:
     """The engine truncates behind every append it accepts, conflict or not."""
     message = trimmed.append
     if trimmed.held_index is not None or log.term_at(message.previous_index) != message.previous_term:
@@ -41,7 +48,7 @@ def store_as_the_engine_does(log: ListedLog, trimmed: TrimmedAppend) -> list[int
     return log.terms[: message.previous_index] + [term for _, _, term in message.entries]
 
 
-def store_as_raft_does(log: ListedLog, message: Append) -> list[int]:
+def store_as_raft_does(log: ListedLog, message: AppendEntries) -> list[int]:
     """Truncates at the first real conflict only."""
     terms = list(log.terms)
     if log.term_at(message.previous_index) != message.previous_term:
@@ -109,8 +116,8 @@ def test_behind_the_filter_the_engine_stores_exactly_what_raft_would(
     assert store_as_the_engine_does(log, trim_append(message, log, last_applied=0)) == store_as_raft_does(log, message)
 
 
-def response(term: int = 9, next_index: int = 5, *, success: bool = True, reset: bool = False) -> AppendResponse:
-    return AppendResponse(term=term, next_index=next_index, success=success, reset=reset)
+def response(term: int = 9, next_index: int = 5, *, success: bool = True, reset: bool = False) -> AppendEntriesResponse:
+    return AppendEntriesResponse(term=term, next_index=next_index, success=success, reset=reset)
 
 
 def test_an_acknowledgement_of_another_term_is_not_counted() -> None:

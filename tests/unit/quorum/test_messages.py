@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.quorum import command
-from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.config import FRAME_BYTES_MAX
 from kraft.quorum.frames import KINDS, from_frame, to_frames
 from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.quorum.messages import (
     Admission,
-    Append,
-    AppendResponse,
+    AppendEntries,
+    AppendEntriesResponse,
     BadMessage,
     Demotion,
     ForEngine,
-    Introduction,
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    QuorumIntroduction,
     SnapshotPart,
     VoteRequest,
     VoteResponse,
@@ -39,17 +39,17 @@ SENDER = Membership(node_id=1, incarnation=bytes(INCARNATION_BYTES)).joining({1:
 
 
 def regular(payload: bytes) -> bytes:
-    entry = Command(kind=CommandKind.PAYLOAD, decided_term=3, request_id=bytes(16), payload=payload)
+    entry = EntryCommand(kind=CommandKind.PAYLOAD, decided_term=3, request_id=bytes(16), payload=payload)
     return bytes([command.REGULAR]) + command.encode_body(entry)
 
 
 @st.composite
-def appends(draw: st.DrawFn) -> Append:
+def appends(draw: st.DrawFn) -> AppendEntries:
     previous_index = draw(NUMBERS)
     terms = sorted(draw(st.lists(NUMBERS, max_size=5)))
     commands = draw(st.lists(st.binary(max_size=20).map(regular) | st.just(b"\1"), min_size=5, max_size=5))
     entries = zip(commands, range(previous_index + 1, previous_index + 6), terms, strict=False)
-    return Append(
+    return AppendEntries(
         term=2**63,
         previous_index=previous_index,
         previous_term=min(terms, default=1),
@@ -60,7 +60,7 @@ def appends(draw: st.DrawFn) -> Append:
 
 FOR_ENGINE = st.one_of(
     appends(),
-    st.builds(AppendResponse, term=NUMBERS, next_index=NUMBERS, success=st.booleans(), reset=st.booleans()),
+    st.builds(AppendEntriesResponse, term=NUMBERS, next_index=NUMBERS, success=st.booleans(), reset=st.booleans()),
     st.builds(VoteRequest, term=NUMBERS, last_log_index=NUMBERS, last_log_term=NUMBERS),
     st.builds(VoteResponse, term=NUMBERS),
 )
@@ -68,7 +68,7 @@ FOR_ENGINE = st.one_of(
 MESSAGES = st.one_of(
     FOR_ENGINE,
     st.builds(
-        AppendResponse,
+        AppendEntriesResponse,
         term=NUMBERS,
         next_index=NUMBERS,
         success=st.booleans(),
@@ -94,7 +94,7 @@ MESSAGES = st.one_of(
         forms=st.booleans(),
     ),
     st.builds(PreVoteResponse, term=NUMBERS, granted=st.booleans(), quorum_id=INCARNATIONS),
-    st.builds(Introduction, incarnation=INCARNATIONS, founders=FOUNDERS),
+    st.builds(QuorumIntroduction, incarnation=INCARNATIONS, founders=FOUNDERS),
     st.builds(Admission, term=NUMBERS, incarnation=INCARNATIONS),
     st.builds(Demotion, term=NUMBERS, incarnation=INCARNATIONS),
     st.builds(
@@ -130,7 +130,7 @@ def test_each_kind_of_message_has_a_protobuf_with_its_fields() -> None:
 
 @given(FOR_ENGINE)
 def test_messages_come_through_the_engines_dictionaries_as_they_were(message: ForEngine) -> None:
-    term = message.term if isinstance(message, AppendResponse) else 1
+    term = message.term if isinstance(message, AppendEntriesResponse) else 1
     translated = from_engine(to_engine(message), term, SENDER)
     assert translated is not None
     assert anonymous(translated) == message
@@ -147,7 +147,7 @@ def test_snapshots_and_entries_in_pieces_do_not_leave() -> None:
 
 
 def test_large_messages_are_spread_over_frames_within_the_cap() -> None:
-    largest = Append(
+    largest = AppendEntries(
         term=3,
         previous_index=1,
         previous_term=1,

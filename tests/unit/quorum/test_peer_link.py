@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import peer_link
-from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
+from kraft.quorum.command import REGULAR, CommandKind, EntryCommand, encode_body
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.frames import from_frame
 from kraft.quorum.handshake import Greeting, Greetings, hello
-from kraft.quorum.messages import Append, Message, VoteResponse, size_bytes
+from kraft.quorum.messages import AppendEntries, Message, VoteResponse, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
@@ -115,10 +115,12 @@ def test_messages_arrive_in_order_and_idle_time_brings_signs_of_life(tmp_path: P
     asyncio.run(run())
 
 
-def large_append(index: int) -> Append:
-    body = encode_body(Command(kind=CommandKind.PAYLOAD, decided_term=1, request_id=bytes(16), payload=bytes(100_000)))
+def large_append(index: int) -> AppendEntries:
+    body = encode_body(
+        EntryCommand(kind=CommandKind.PAYLOAD, decided_term=1, request_id=bytes(16), payload=bytes(100_000))
+    )
     entry = (bytes([REGULAR]) + body, index, 1)
-    return Append(term=1, previous_index=index - 1, previous_term=1, entries=(entry,), commit_index=1)
+    return AppendEntries(term=1, previous_index=index - 1, previous_term=1, entries=(entry,), commit_index=1)
 
 
 def test_a_link_that_is_not_read_from_has_no_room_until_it_is(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.model.errors import ErrorCode
 from kraft.quorum import engine, peer_link
 from kraft.quorum.command import CommandKind
-from kraft.quorum.messages import Append, AppendResponse, Message
+from kraft.quorum.messages import AppendEntries, AppendEntriesResponse, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown
 from kraft.quorum.snapshots import Snapshot, SnapshotId
@@ -220,9 +220,9 @@ def test_entries_leave_a_voter_and_are_acknowledged_only_once_they_are_synced(
 def _last_index(message: Message) -> int:
     """Return the last entry that the sender of the message claims to have on its disk."""
     match message:
-        case Append(entries=entries, previous_index=previous_index):
+        case AppendEntries(entries=entries, previous_index=previous_index):
             return previous_index + len(entries)
-        case AppendResponse(success=True, next_index=next_index):
+        case AppendEntriesResponse(success=True, next_index=next_index):
             return next_index - 1
         case _:
             return 0

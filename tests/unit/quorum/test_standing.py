@@ -8,11 +8,11 @@ from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.handshake import Greeting, VoterMismatch, greeting_in, hello
 from kraft.quorum.membership import Membership, quorum_id_of
 from kraft.quorum.messages import (
-    Append,
-    AppendResponse,
-    Introduction,
+    AppendEntries,
+    AppendEntriesResponse,
     PreVoteRequest,
     PreVoteResponse,
+    QuorumIntroduction,
     VoteRequest,
 )
 from kraft.quorum.standing import Standing
@@ -48,8 +48,8 @@ def forming(founders: dict[int, bytes], sender: bytes = B) -> PreVoteRequest:
     return PreVoteRequest(term=1, last_log_index=1, last_log_term=0, incarnation=sender, founders=founders, forms=True)
 
 
-def append(quorum_id: bytes) -> Append:
-    return Append(term=1, previous_index=1, previous_term=0, entries=(), commit_index=1, quorum_id=quorum_id)
+def append(quorum_id: bytes) -> AppendEntries:
+    return AppendEntries(term=1, previous_index=1, previous_term=0, entries=(), commit_index=1, quorum_id=quorum_id)
 
 
 def test_a_quorum_is_proposed_once_all_voters_have_said_that_they_belong_to_none() -> None:
@@ -88,7 +88,7 @@ def test_a_voter_of_no_quorum_joins_the_one_that_it_hears_of() -> None:
             own.greeted(2, new(B))
             assert not own.accepts(2, append(quorum_id_of(FOUNDERS))), "it does not belong to the quorum yet"
             request = VoteRequest(term=1, last_log_index=1, last_log_term=0, incarnation=B, founders=FOUNDERS)
-            by = request if joins_by == "vote request" else Introduction(incarnation=B, founders=FOUNDERS)
+            by = request if joins_by == "vote request" else QuorumIntroduction(incarnation=B, founders=FOUNDERS)
             assert own.accepts(2, by)
         assert [each.founders for each in store.stored] == [FOUNDERS], joins_by
         assert own.accepts(2, append(quorum_id_of(FOUNDERS)))
@@ -111,9 +111,9 @@ def test_messages_of_another_quorum_or_an_earlier_incarnation_are_dropped() -> N
     assert not own.accepts(2, append(quorum_id_of(others)))
     assert not own.accepts(2, VoteRequest(term=9, last_log_index=9, last_log_term=9, incarnation=B, founders=others))
     assert not own.accepts(2, forming(others)), "it belongs to a quorum"
-    late = AppendResponse(term=1, next_index=9, success=True, reset=False, incarnation=OTHER)
+    late = AppendEntriesResponse(term=1, next_index=9, success=True, reset=False, incarnation=OTHER)
     assert not own.accepts(2, late)
-    assert own.accepts(2, AppendResponse(term=1, next_index=9, success=True, reset=False, incarnation=B))
+    assert own.accepts(2, AppendEntriesResponse(term=1, next_index=9, success=True, reset=False, incarnation=B))
 
 
 def test_two_quorums_of_one_cluster_refuse_each_other() -> None:

@@ -16,7 +16,7 @@ from kraft.client.bulk.range_reader import FetchedBatches
 from kraft.client.sans_io.batches import decode_columns
 from kraft.log.format.arrow_columns import WantedColumns
 from kraft.log.format.compression import Codec
-from kraft.log.format.record_batch import assign_offsets, build_batch, placed, split
+from kraft.log.format.record_batch import assign_offsets, build_batch, split, with_assigned_offsets
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.fetch import AbortedTransaction
@@ -168,7 +168,7 @@ def test_an_abort_that_ends_before_the_range_does_not_hide_what_its_producer_com
 
 
 def test_records_of_either_timestamp_type_come_in_chunks_of_their_own() -> None:
-    head, payload = placed(memoryview(batch(2, 2)), Offset(2), LeaderEpoch(0), 5_000)
+    head, payload = with_assigned_offsets(memoryview(batch(2, 2)), Offset(2), LeaderEpoch(0), 5_000)
     found = chunks(fetched(batch(0, 2), bytes(head) + payload, batch(4, 1)))
     assert [int(each.timestamp_type) for each in found] == [0, 1, 0]
     times = [lists_of(each.columns).timestamps_us for each in found]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.log.compacted_log import ANY_OFFSET, COMPACT, facts

@@ -16,9 +16,9 @@ from kraft.log.format.record_batch import (
     build_batch,
     check_crc,
     decode_batch,
-    placed,
     read_header,
     rebuild_batch,
+    with_assigned_offsets,
 )
 from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.log.topic_config import NEVER, TopicConfig
@@ -138,7 +138,7 @@ def test_a_tombstone_that_is_outdated_goes_at_once() -> None:
 def test_a_horizon_changes_no_timestamp_in_any_codec(codec: Codec, append_time_ms: int | None) -> None:
     log = new_log()
     batch = batch_at(0, ("a", None), ("b", "1"), codec=codec)
-    log.append_batch(b"".join(placed(memoryview(batch), Offset(0), LeaderEpoch(3), append_time_ms)))
+    log.append_batch(b"".join(with_assigned_offsets(memoryview(batch), Offset(0), LeaderEpoch(3), append_time_ms)))
     log.roll()
     before = log.records()
     log.compact(now_ms=NOW_MS)
@@ -193,7 +193,7 @@ def test_a_rewritten_batch_keeps_everything_but_the_records_that_went(codec: Cod
 def test_append_time_is_kept() -> None:
     log = new_log()
     batch = batch_at(0, ("a", "1"), ("a", "2"), ("b", "1"))
-    log.append_batch(b"".join(placed(memoryview(batch), Offset(0), LeaderEpoch(3), 5_000_000)))
+    log.append_batch(b"".join(with_assigned_offsets(memoryview(batch), Offset(0), LeaderEpoch(3), 5_000_000)))
     log.roll()
     log.compact()
     [(header, _)] = log.batches()

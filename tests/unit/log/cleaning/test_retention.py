@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.log.cleaning.retention import segments_to_drop
-from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.topic_config import COMPACT, DELETE, TopicConfig
 from kraft.model.ids import Offset
 

@@ -12,9 +12,9 @@ from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
 from kraft.log.format.record_batch import BatchHeader, build_batch, split
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.directory import verify_partition
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
-from kraft.log.verification.directory import verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import NOW_MS, open_log

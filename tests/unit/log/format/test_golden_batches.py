@@ -16,11 +16,11 @@ from kraft.log.format.record_batch import (
     build_batch,
     decode_batch,
     iter_records,
-    placed,
     read_header,
     rebuild_batch,
     split,
     validate,
+    with_assigned_offsets,
 )
 from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.model.ids import LeaderEpoch, Offset
@@ -121,7 +121,9 @@ def test_they_read_our_batches_back_to_back(their_reader: Reader) -> None:
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.config_name)
 def test_they_read_the_append_time_that_a_broker_set(their_reader: Reader, codec: Codec) -> None:
-    header, payload = placed(memoryview(build_batch(RECORDS, codec)), Offset(0), LeaderEpoch(4), BASE_TIMESTAMP_MS + 99)
+    header, payload = with_assigned_offsets(
+        memoryview(build_batch(RECORDS, codec)), Offset(0), LeaderEpoch(4), BASE_TIMESTAMP_MS + 99
+    )
     read = their_reader(bytes(header) + bytes(payload))
     assert read == [record._replace(timestamp_ms=BASE_TIMESTAMP_MS + 99) for record in RECORDS]
 

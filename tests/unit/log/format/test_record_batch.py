@@ -14,11 +14,11 @@ from kraft.log.format.record_batch import (
     decode_batch,
     decode_batch_columns,
     iter_records,
-    placed,
     read_header,
     rebuild_batch,
     split,
     validate,
+    with_assigned_offsets,
 )
 from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.model.errors import ErrorCode, InvalidBatch
@@ -117,7 +117,9 @@ def test_golden_deltas_headers_and_nulls_both_ways() -> None:
 
 
 def test_golden_append_time_is_set_in_the_header_alone() -> None:
-    header, payload = placed(memoryview(build_batch([RECORD])), Offset(9), LeaderEpoch(4), append_time_ms=2000)
+    header, payload = with_assigned_offsets(
+        memoryview(build_batch([RECORD])), Offset(9), LeaderEpoch(4), append_time_ms=2000
+    )
     assert bytes(header) + bytes(payload) == APPEND_TIME
     assert read_header(APPEND_TIME).timestamp_type is TimestampType.LOG_APPEND_TIME
     assert decode_batch(APPEND_TIME) == [RECORD._replace(offset=9, timestamp_ms=2000)]

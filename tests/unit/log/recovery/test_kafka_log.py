@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kraft.log.change import run_now
+from kraft.log.integrity.directory import verify_partition
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
 from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, read_checkpoint
 from kraft.log.topic_config import TopicConfig
-from kraft.log.verification.directory import verify_partition
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from kraft.log.cleaning.segment_swap import cleaned_path, swap_in
+from kraft.log.integrity.directory import verify_partition
 from kraft.log.recovery.log_checkpoint import read_checkpoint
-from kraft.log.verification.directory import verify_partition
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 from tests.support.disks.sim_content import CrashMode

@@ -12,7 +12,7 @@ from kraft.log.format.control_record import EndTransactionMarker, MarkerType, bu
 from kraft.log.format.record_batch import BatchHeader, build_batch, read_header
 from kraft.log.format.record_codec import Record
 from kraft.log.recovery.producer_state import Accept, Duplicate, ProducerStates, RecentBatches
-from kraft.log.transactions.aborted import AbortedTransaction
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.log.transactions.verification import NOT_REQUIRED
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -49,7 +49,7 @@ def states(*steps: BatchHeader | Step) -> ProducerStates:
     return known
 
 
-def update(known: ProducerStates, step: BatchHeader | Step) -> AbortedTransaction | None:
+def update(known: ProducerStates, step: BatchHeader | Step) -> AbortedTxn | None:
     return known.update(step) if isinstance(step, BatchHeader) else known.update(*step)
 
 
@@ -159,8 +159,8 @@ def test_a_marker_for_an_unknown_producer_is_accepted_and_fences_its_old_epochs(
 
 def test_an_abort_is_returned_with_the_last_stable_offset_behind_it() -> None:
     known = states(batch(0, 10), batch(0, 20, producer_id=8))
-    assert update(known, marker(ABORT, 30, producer_id=8)) == AbortedTransaction(8, 20, 30, 10)
-    assert update(known, marker(ABORT, 31)) == AbortedTransaction(7, 10, 31, 32)
+    assert update(known, marker(ABORT, 30, producer_id=8)) == AbortedTxn(8, 20, 30, 10)
+    assert update(known, marker(ABORT, 31)) == AbortedTxn(7, 10, 31, 32)
     update(known, batch(1, 40))
     assert update(known, marker(COMMIT, 41)) is None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kraft.log.change import run_now
 from kraft.log.segment import aborted_index
 from kraft.log.segment.aborted_index import ENTRIES_PER_BLOCK, AbortedEntries, AbortedIndex, collect_aborted
-from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction
+from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTxn
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
 
@@ -28,7 +28,7 @@ class CountingFile(MemoryFile):
         return super().read_at(position, size)
 
 
-def index_of(entries: list[AbortedTransaction], disk: MemoryDisk, path: str = "/index") -> AbortedIndex:
+def index_of(entries: list[AbortedTxn], disk: MemoryDisk, path: str = "/index") -> AbortedIndex:
     index = AbortedIndex(disk, path)
     index.require_file()
     for entry in entries:
@@ -45,7 +45,7 @@ def entries_of(index: AbortedIndex, end_offset: int = 1 << 40) -> AbortedEntries
     return index.entries(Offset(end_offset), copied=False)
 
 
-def aborted(choices: list[int]) -> list[AbortedTransaction]:
+def aborted(choices: list[int]) -> list[AbortedTxn]:
     """Begin and end transactions of six producers as the choices say, of one rarely, and commit a third of them."""
     is_open: dict[int, int] = {}
     found = []
@@ -57,7 +57,7 @@ def aborted(choices: list[int]) -> list[AbortedTransaction]:
         first_offset = is_open.pop(producer_id)
         if choice % 3:
             stable = min(is_open.values(), default=offset + 1)
-            found.append(AbortedTransaction(producer_id, first_offset, offset, stable))
+            found.append(AbortedTxn(producer_id, first_offset, offset, stable))
     return found
 
 
@@ -88,9 +88,9 @@ def test_a_look_up_finds_every_transaction_in_the_range_and_no_other(
         assert found == [each for each in entries if each.overlaps(start, upper)]
 
 
-def behind_one_that_stays_open(count: int) -> list[AbortedTransaction]:
+def behind_one_that_stays_open(count: int) -> list[AbortedTxn]:
     """Short transactions, during which the one that began at offset 5 is open."""
-    return [AbortedTransaction(number, 10 + 2 * number, 11 + 2 * number, 5) for number in range(count)]
+    return [AbortedTxn(number, 10 + 2 * number, 11 + 2 * number, 5) for number in range(count)]
 
 
 def bytes_read(disk: CountingDisk, index: AbortedIndex, start: int, upper: int) -> int:
@@ -115,16 +115,16 @@ def test_a_look_up_behind_a_transaction_that_stays_open_reads_only_what_is_near(
 
 def test_a_replaced_index_is_looked_up_by_its_new_entries() -> None:
     index = index_of(behind_one_that_stays_open(1_000), MemoryDisk())
-    index.replace([AbortedTransaction(7, 3, 900, 1)])
-    assert collect_aborted([entries_of(index)], 0, 10) == [AbortedTransaction(7, 3, 900, 1)]
-    index.append(AbortedTransaction(8, 1, 950, 951))
+    index.replace([AbortedTxn(7, 3, 900, 1)])
+    assert collect_aborted([entries_of(index)], 0, 10) == [AbortedTxn(7, 3, 900, 1)]
+    index.append(AbortedTxn(8, 1, 950, 951))
     assert [each.producer_id for each in collect_aborted([entries_of(index)], 0, 2)] == [8]
 
 
 def test_a_cut_index_is_looked_up_by_what_is_left_and_what_follows() -> None:
     index = index_of(behind_one_that_stays_open(1_000), MemoryDisk())
     index.cut(Offset(30))
-    later = AbortedTransaction(8, 5, 40, 41)
+    later = AbortedTxn(8, 5, 40, 41)
     index.append(later)
     assert collect_aborted([entries_of(index)], 0, 6) == [later]
     assert len(collect_aborted([entries_of(index)], 0, 1_000)) == 11

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, check_entries, decode_entries
+from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTxn, check_entries, decode_entries
 
-ENTRY = AbortedTransaction(producer_id=7, first_offset=10, last_offset=30, last_stable_offset=20)
-LATER = AbortedTransaction(producer_id=8, first_offset=5, last_offset=31, last_stable_offset=32)
+ENTRY = AbortedTxn(producer_id=7, first_offset=10, last_offset=30, last_stable_offset=20)
+LATER = AbortedTxn(producer_id=8, first_offset=5, last_offset=31, last_stable_offset=32)
 
 
 def test_golden_an_entry_has_kafkas_34_bytes() -> None:
@@ -33,9 +33,9 @@ def test_a_transaction_overlaps_ranges_from_its_first_record_to_its_marker(
         (b"\0\1" + ENTRY.encode()[2:], "version 1"),
         (LATER.encode() + ENTRY.encode(), "does not fit"),
         (ENTRY.encode() * 2, "does not fit"),
-        (AbortedTransaction(7, 10, 9, 20).encode(), "does not fit"),
-        (AbortedTransaction(7, 10, 100, 20).encode(), "does not fit"),
-        (AbortedTransaction(-1, 10, 20, 20).encode(), "does not fit"),
+        (AbortedTxn(7, 10, 9, 20).encode(), "does not fit"),
+        (AbortedTxn(7, 10, 100, 20).encode(), "does not fit"),
+        (AbortedTxn(-1, 10, 20, 20).encode(), "does not fit"),
     ],
 )
 def test_what_cannot_be_the_entries_of_the_segment_is_noticed(data: bytes, reason: str) -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.server.loop.budget import Beyond, Budget
+from kraft.server.loop.budget import BeyondBudget, Budget
 
 
 class Crowd:
     """Claimants have numbers; `granted` are those that waited, in the order in which they were granted."""
 
-    def __init__(self, size_max: int, beyond: Beyond) -> None:
+    def __init__(self, size_max: int, beyond: BeyondBudget) -> None:
         self.budget = Budget(size_max, beyond)
         self.granted: list[int] = []
 
@@ -21,8 +21,8 @@ class Crowd:
         return self.budget.claim(number, size, lambda: self.granted.append(number))
 
 
-@pytest.mark.parametrize("beyond", Beyond)
-def test_what_fits_is_granted_and_counts_until_it_is_released(beyond: Beyond) -> None:
+@pytest.mark.parametrize("beyond", BeyondBudget)
+def test_what_fits_is_granted_and_counts_until_it_is_released(beyond: BeyondBudget) -> None:
     budget = Budget(10, beyond)
     assert budget.claim("one", 4)
     assert budget.claim("other", 6)
@@ -32,8 +32,8 @@ def test_what_fits_is_granted_and_counts_until_it_is_released(beyond: Beyond) ->
     assert (budget.held, budget.left, budget.held_most) == (6, 4, 10)
 
 
-@pytest.mark.parametrize("beyond", Beyond)
-def test_a_claim_sets_the_claimants_total(beyond: Beyond) -> None:
+@pytest.mark.parametrize("beyond", BeyondBudget)
+def test_a_claim_sets_the_claimants_total(beyond: BeyondBudget) -> None:
     budget = Budget(10, beyond)
     assert budget.claim("one", 4)
     assert budget.claim("one", 10)
@@ -41,8 +41,10 @@ def test_a_claim_sets_the_claimants_total(beyond: Beyond) -> None:
     assert budget.held == 3
 
 
-@pytest.mark.parametrize(("beyond", "is_granted"), [(Beyond.NOBODY, False), (Beyond.ALONE, True), (Beyond.FIRST, True)])
-def test_a_claim_above_the_whole_budget(beyond: Beyond, is_granted: bool) -> None:
+@pytest.mark.parametrize(
+    ("beyond", "is_granted"), [(BeyondBudget.NOBODY, False), (BeyondBudget.ALONE, True), (BeyondBudget.FIRST, True)]
+)
+def test_a_claim_above_the_whole_budget(beyond: BeyondBudget, is_granted: bool) -> None:
     budget = Budget(10, beyond)
     assert budget.has_room(11) is is_granted
     assert budget.claim("one", 11) is is_granted
@@ -50,7 +52,7 @@ def test_a_claim_above_the_whole_budget(beyond: Beyond, is_granted: bool) -> Non
 
 
 def test_a_claim_beyond_the_budget_waits_until_the_others_have_released_theirs() -> None:
-    crowd = Crowd(10, Beyond.ALONE)
+    crowd = Crowd(10, BeyondBudget.ALONE)
     assert crowd.claim(1, 1)
     assert not crowd.claim(2, 11)
     assert not crowd.claim(3, 1), "nobody overtakes one that waits"
@@ -61,7 +63,7 @@ def test_a_claim_beyond_the_budget_waits_until_the_others_have_released_theirs()
 
 
 def test_the_first_claim_beyond_the_budget_is_granted_and_the_next_one_waits() -> None:
-    crowd = Crowd(10, Beyond.FIRST)
+    crowd = Crowd(10, BeyondBudget.FIRST)
     assert crowd.claim(1, 6)
     assert crowd.claim(2, 50)
     assert crowd.claim(2, 60), "it goes on"
@@ -73,7 +75,7 @@ def test_the_first_claim_beyond_the_budget_is_granted_and_the_next_one_waits() -
 
 
 def test_a_claim_that_fits_overtakes_one_beyond_the_budget() -> None:
-    crowd = Crowd(10, Beyond.FIRST)
+    crowd = Crowd(10, BeyondBudget.FIRST)
     assert crowd.claim(1, 4)
     assert crowd.claim(2, 7)
     assert not crowd.claim(3, 20)
@@ -87,7 +89,7 @@ def test_a_claim_that_fits_overtakes_one_beyond_the_budget() -> None:
 
 
 def test_a_granted_claim_is_held_before_its_waiter_runs() -> None:
-    crowd = Crowd(10, Beyond.ALONE)
+    crowd = Crowd(10, BeyondBudget.ALONE)
     for number in range(3):
         crowd.claim(number, 10)
     crowd.budget.release(0)
@@ -98,7 +100,7 @@ def test_a_granted_claim_is_held_before_its_waiter_runs() -> None:
 
 
 def test_a_size_in_use_is_counted_without_room() -> None:
-    crowd = Crowd(10, Beyond.NOBODY)
+    crowd = Crowd(10, BeyondBudget.NOBODY)
     crowd.budget.hold("arrived", 15)
     assert crowd.budget.left == -5
     assert not crowd.claim(1, 1)
@@ -109,7 +111,7 @@ def test_a_size_in_use_is_counted_without_room() -> None:
 
 
 def test_a_smaller_claim_makes_room() -> None:
-    crowd = Crowd(10, Beyond.ALONE)
+    crowd = Crowd(10, BeyondBudget.ALONE)
     assert crowd.claim(1, 10)
     assert not crowd.claim(2, 3)
     assert crowd.claim(1, 7)
@@ -117,7 +119,7 @@ def test_a_smaller_claim_makes_room() -> None:
 
 
 def test_a_claimant_that_releases_while_it_waits_is_granted_nothing() -> None:
-    crowd = Crowd(10, Beyond.ALONE)
+    crowd = Crowd(10, BeyondBudget.ALONE)
     for number in range(3):
         crowd.claim(number, 10)
     assert crowd.budget.is_waiting(1)
@@ -155,16 +157,18 @@ async def test_a_cancelled_wait_leaves_no_claim() -> None:
     assert (budget.held, budget.waiting_count) == (0, 0)
 
 
-_BOUNDS: dict[Beyond, Callable[[list[int]], bool]] = {
-    Beyond.NOBODY: lambda held: sum(held) <= 10,
-    Beyond.ALONE: lambda held: sum(held) <= 10 or len(held) == 1,
-    Beyond.FIRST: lambda held: sum(held) - max(held, default=0) <= 10,
+_BOUNDS: dict[BeyondBudget, Callable[[list[int]], bool]] = {
+    BeyondBudget.NOBODY: lambda held: sum(held) <= 10,
+    BeyondBudget.ALONE: lambda held: sum(held) <= 10 or len(held) == 1,
+    BeyondBudget.FIRST: lambda held: sum(held) - max(held, default=0) <= 10,
 }
 
 
-@pytest.mark.parametrize("beyond", Beyond)
+@pytest.mark.parametrize("beyond", BeyondBudget)
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 15)), max_size=60))
-def test_the_limit_is_kept_and_every_claimant_makes_progress(beyond: Beyond, steps: list[tuple[int, int]]) -> None:
+def test_the_limit_is_kept_and_every_claimant_makes_progress(
+    beyond: BeyondBudget, steps: list[tuple[int, int]]
+) -> None:
     """A size of 0 stands for a release; a claim above the budget that nobody may have is made smaller."""
     crowd, held, waiting = Crowd(10, beyond), dict[int, int](), dict[int, int]()
 
@@ -178,7 +182,7 @@ def test_the_limit_is_kept_and_every_claimant_makes_progress(beyond: Beyond, ste
         assert held or not waiting, "nobody holds anything, and somebody waits"
 
     for number, size in steps:
-        size = min(size, 10) if beyond is Beyond.NOBODY else size
+        size = min(size, 10) if beyond is BeyondBudget.NOBODY else size
         if not size:
             crowd.budget.release(number)
             held.pop(number, None)

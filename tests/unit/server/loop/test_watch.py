@@ -7,22 +7,22 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.server.loop import watch
-from kraft.server.loop.watch import Hold, Holds, watch_loop
+from kraft.server.loop.watch import LongestHold, LoopHold, watch_loop
 from tests.support.virtual_time import run_virtually
 
 
-def noted(holds: Holds, held_ms: float, now_s: float) -> float | None:
-    reported = holds.note(Hold(held_ms, 1.0, 2.0), now_s)
+def noted(holds: LongestHold, held_ms: float, now_s: float) -> float | None:
+    reported = holds.note(LoopHold(held_ms, 1.0, 2.0), now_s)
     return None if reported is None else reported.held_ms
 
 
 def test_a_short_hold_is_not_reported() -> None:
-    holds = Holds(held_ms_min=100, report_interval_s=10)
+    holds = LongestHold(held_ms_min=100, report_interval_s=10)
     assert [noted(holds, ms, now_s) for now_s, ms in enumerate((3.0, 99.9, 0.0))] == [None, None, None]
 
 
 def test_a_report_is_of_the_longest_hold_since_the_one_before_and_follows_no_sooner_than_it_may() -> None:
-    holds = Holds(held_ms_min=100, report_interval_s=10)
+    holds = LongestHold(held_ms_min=100, report_interval_s=10)
     assert noted(holds, 150, 1) == 150
     assert noted(holds, 300, 2) is None
     assert noted(holds, 200, 10.9) is None
@@ -66,7 +66,7 @@ def test_a_long_pause_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_watch_that_was_cancelled_takes_no_more_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_s: list[float] = []
-    monkeypatch.setattr(Holds, "note", lambda _holds, _hold, now_s: taken_s.append(now_s))
+    monkeypatch.setattr(LongestHold, "note", lambda _holds, _hold, now_s: taken_s.append(now_s))
 
     async def scenario() -> int:
         watching = asyncio.create_task(watch_loop())
@@ -83,11 +83,11 @@ def test_a_watch_that_was_cancelled_takes_no_more_samples(monkeypatch: pytest.Mo
 def test_the_watch_goes_on_after_a_line_that_could_not_be_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_s: list[float] = []
 
-    def note(_holds: Holds, _hold: Hold, now_s: float) -> None:
+    def note(_holds: LongestHold, _hold: LoopHold, now_s: float) -> None:
         taken_s.append(now_s)
         raise OSError("no standard error")
 
-    monkeypatch.setattr(Holds, "note", note)
+    monkeypatch.setattr(LongestHold, "note", note)
 
     async def scenario() -> list[object]:
         failures: list[object] = []

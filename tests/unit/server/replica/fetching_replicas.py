@@ -165,7 +165,7 @@ def fetcher_of(
         link=leader.link,
         partitions=follower.partitions,
         config=config,
-        losses=losses or Losses(),
+        lost_leaders=losses or Losses(),
     )
 
 

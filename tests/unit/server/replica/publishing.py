@@ -22,14 +22,14 @@ from kraft.model.ids import (
     TopicIdPartition,
 )
 from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.publisher import ReplicaPublisher
-from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import PartitionStore
+from kraft.server.replica.replica_directories import ReplicaDirectories
+from kraft.server.replica.replica_storage import ReplicaStorage
 from tests.support.cluster_images import ORDERS, ids
 from tests.support.server.fake_controllers import FakeControllers
 from tests.support.server.replicas import DEFAULTS, Broker, InlineExecutor, settle
@@ -97,7 +97,7 @@ class Host:
     controllers: FakeControllers = field(default_factory=lambda: FakeControllers(fail_replicas=FailReplicasResult()))
     log_directories: LogDirectories = field(init=False)
     failures: ReplicaFailures = field(init=False)
-    removals: ReplicaRemovals = field(init=False)
+    remover: DirectoryRemover = field(init=False)
     """Removes what is marked for deletion when the test says so."""
     publisher: ReplicaPublisher = field(init=False)
     image: MetadataImage = EMPTY_IMAGE
@@ -112,7 +112,9 @@ class Host:
         storage = ReplicaStorage(
             disk=self.broker.disk,
             directories=self.log_directories,
-            store=PartitionStore(self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ()),
+            replica_directories=ReplicaDirectories(
+                self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ()
+            ),
             thread=InlineExecutor(),
             threads=dict.fromkeys([*good, *unusable], InlineExecutor()),
         )
@@ -124,7 +126,7 @@ class Host:
             controllers=self.controllers.as_client(),
             fatal=self.broker.failures.append,
         )
-        self.removals = ReplicaRemovals(
+        self.remover = DirectoryRemover(
             disk=self.broker.disk,
             directories=self.log_directories,
             thread=InlineExecutor(),
@@ -135,9 +137,9 @@ class Host:
             partitions=self.broker.partitions,
             storage=storage,
             failures=self.failures,
-            removals=self.removals,
+            remover=self.remover,
             defaults=DEFAULTS,
-            surroundings=replace(
+            services=replace(
                 self.broker.surroundings(),
                 directory_failed=self.failures.partition_directory_failed,
                 replica_is_corrupt=self.failures.replica_is_corrupt,
@@ -160,12 +162,12 @@ class Host:
             storage = replace(before, thread=thread, threads=dict.fromkeys(before.threads, thread))
         else:
             storage = replace(before, threads={**before.threads, as_log_directory(self.path(name)): thread})
-        for part in (publisher, publisher._deletions, publisher._openings, publisher._checkpoints):
+        for part in (publisher, publisher._stopper, publisher._openings, publisher._checkpoints):
             part._storage = storage
 
     async def marked(self) -> None:
         """Wait until deleted replicas are marked as such on the disk."""
-        await self.publisher._deletions.wait_for_free_names()
+        await self.publisher._stopper.wait_for_free_names()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
         return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))

@@ -18,7 +18,7 @@ from kraft.server.cluster.controller_client import NoController
 from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage
-from kraft.server.replica.store import METADATA_FILE
+from kraft.server.replica.replica_directories import METADATA_FILE
 from tests.support.cluster_images import ORDERS, cluster, ids, partition, with_topic
 from tests.support.server.replicas import ORDERS_0, Broker, outcome, until, values_in
 from tests.unit.server.replica.failing_replicas import (
@@ -218,7 +218,7 @@ async def test_a_corrupt_replica_is_deleted_with_its_topic(host: Host) -> None:
         await controller.publish()
         assert host.broker.partitions.offline == []
         await until(lambda: read_high_watermarks(host.broker.disk, as_log_directory(host.path())) == {})
-        await host.removals.remove_waiting()
+        await host.remover.remove_waiting()
         assert host.directories() == []
         reports = len(controller.reports)
         await asyncio.sleep(5)

@@ -76,7 +76,7 @@ async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two
         await controller.publish()
         controller.image = with_topic(controller.image, [1, 2], [1, 2], topic="later")
         await controller.publish()
-        await two.removals.remove_waiting()
+        await two.remover.remove_waiting()
         assert two.directories("b") == ["later-0", "later-1"]
         assert two.directories("a") == ["orders-0", "orders-1"], "nor is anything deleted there"
 

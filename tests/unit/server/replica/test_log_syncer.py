@@ -118,7 +118,7 @@ async def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(bro
         await until(gate.began.is_set)
         partition.append(batch("b"), 1)
         ends: list[int] = []
-        partition.replica_log._surroundings = replace(
+        partition.replica_log._services = replace(
             broker.surroundings(), request_sync=lambda each: ends.append(each.durable_end)
         )
         complete_sync = partition.replica_log.complete_sync

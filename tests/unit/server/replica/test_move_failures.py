@@ -12,7 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LogDirectory
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.partition import Partition
-from kraft.server.replica.store import METADATA_FILE
+from kraft.server.replica.replica_directories import METADATA_FILE
 from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, written
 from tests.support.server.replicas import (
     batch,

@@ -168,7 +168,7 @@ async def test_a_topic_that_is_deleted_and_created_again_meanwhile_begins_empty(
     await disk.work()
     assert (values_in(host.partition(topic_id=AGAIN)), is_served(host, topic_id=AGAIN)) == ([], True)
     assert host.directories() == ["orders-0", "orders-0.0-delete"]
-    await host.removals.remove_waiting()
+    await host.remover.remove_waiting()
     assert host.directories() == ["orders-0"]
     await closed(host)
 
@@ -329,7 +329,7 @@ async def test_a_name_is_not_used_in_another_directory_before_its_deletion_is_du
     await host.act_on(with_topic(NONE, [1, 2]))
     host.use_thread(disk, "a")
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
-    host.publisher._store.prefer(ORDERS_0, as_log_directory(host.path("b")))
+    host.publisher._replica_directories.prefer(ORDERS_0, as_log_directory(host.path("b")))
     await settle()
     # It is renamed, and is still in the checkpoint.
     await disk.step()

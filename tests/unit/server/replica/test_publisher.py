@@ -105,7 +105,7 @@ async def test_a_deleted_topic_is_removed_from_the_disk_and_its_producers_are_re
     await host.marked()
     assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (host.directories(), len(host.broker.partitions)) == (["orders-0.0-delete"], 0)
-    await host.removals.remove_waiting()
+    await host.remover.remove_waiting()
     assert host.directories() == []
     host.broker.sync()
     assert host.broker.failures == []
@@ -122,7 +122,7 @@ async def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
     monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
     await host.marked()
-    await host.removals.remove_waiting()
+    await host.remover.remove_waiting()
     (failure,) = host.broker.failures
     assert "has failed, and no other one is online" in failure
     assert "read-only file system" in failure
@@ -181,7 +181,7 @@ async def test_what_was_marked_for_deletion_is_removed_after_a_restart(tmp_path:
     host = Host(Broker(tmp_path)).start()
     await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
     assert host.directories() == ["orders-0", "orders-0.0-delete", "orders-1.0-delete"]
-    await host.removals.remove_waiting()
+    await host.remover.remove_waiting()
     assert host.directories() == ["orders-0"]
     await host.publisher.close()
 
@@ -195,7 +195,7 @@ async def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empt
     assert values_in(again) == []
     assert host.broker.partitions.by_name("orders", 0) is again
     assert host.directories() == ["orders-0", "orders-0.0-delete"]
-    await host.removals.remove_waiting()
+    await host.remover.remove_waiting()
     assert host.directories() == ["orders-0"]
     await host.publisher.close()
 

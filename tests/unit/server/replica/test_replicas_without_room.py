@@ -18,7 +18,7 @@ from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.openings import CREATION_RETRY_S
 from kraft.server.replica.partitions import Damage, OfflineReplica
-from kraft.server.replica.store import METADATA_FILE
+from kraft.server.replica.replica_directories import METADATA_FILE
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
 from tests.support.server.replicas import ORDERS_0, Broker, FailingDisk, outcome, until, values_in
 from tests.unit.server.replica.failing_replicas import (
@@ -166,7 +166,7 @@ async def test_a_topic_is_deleted_from_a_full_disk(host: Host, disk: FullDisk) -
         await controller.publish()
         await host.marked()
         assert (host.directories(), host.broker.failures) == (["orders-0.0-delete"], [])
-        await host.removals.remove_waiting()
+        await host.remover.remove_waiting()
         disk.is_full = False
         controller.image = with_topic(controller.image, [1], topic_id=LATER)
         await controller.publish()

@@ -18,8 +18,8 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
-from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replica_move import ReplicaMove
 from kraft.server.upkeep import cleaner
 from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.scrubber import LogScrubber

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraft.log.format.record_batch import BatchHeader, Buffer, placed
+from kraft.log.format.record_batch import BatchHeader, Buffer, with_assigned_offsets
 from kraft.model.ids import LeaderEpoch, Offset
 
 
-def place(
+def assign_offsets(
     batches: Sequence[tuple[BatchHeader, memoryview]],
     base_offset: Offset,
     leader_epoch: LeaderEpoch,
@@ -19,8 +19,8 @@ def place(
     pieces: list[Buffer] = []
     headers: list[BatchHeader] = []
     for header, batch in batches:
-        pieces += placed(batch, next_offset, leader_epoch, append_time_ms)
-        stored = header.placed(next_offset, leader_epoch, append_time_ms)
+        pieces += with_assigned_offsets(batch, next_offset, leader_epoch, append_time_ms)
+        stored = header.with_assigned_offsets(next_offset, leader_epoch, append_time_ms)
         headers.append(stored)
         next_offset = Offset(next_offset + header.last_offset_delta + 1)
     return pieces, headers

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.replica.copies import (
+from kraft.server.replica.log_directories import as_log_directory
+from kraft.server.replica.move_directories import (
     begin_copy,
     copies_left,
     copy_name,
@@ -20,8 +21,7 @@ from kraft.server.replica.copies import (
     remove_original,
     rename_original,
 )
-from kraft.server.replica.log_directories import as_log_directory
-from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
+from kraft.server.replica.replica_directories import METADATA_FILE, DirectoryFailed
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import ORDERS_0
 

@@ -15,7 +15,7 @@ from kraft.server.loop.threads import in_thread
 log = structlog.get_logger()
 
 
-class FileRemovals:
+class FileRemover:
     """Removes files until `run` is cancelled. Those left when the node stops are removed at its next start."""
 
     def __init__(self, disk: Disk, thread: Executor) -> None:

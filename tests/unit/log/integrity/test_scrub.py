@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity import scrub
+from kraft.log.integrity.scrub import Expected, ScrubbedSegment, scrub_segment
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
-from kraft.log.verification import scrub
-from kraft.log.verification.scrub import Expected, ScrubbedSegment, scrub_segment
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
 

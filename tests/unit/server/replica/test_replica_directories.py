@@ -14,15 +14,15 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, LogDirectory, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk, RealFile
 from kraft.server.identity.storage import StorageError
+from kraft.server.replica.directory_remover import DeletedDirectory
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
-from kraft.server.replica.removals import DeletedDirectory
-from kraft.server.replica.store import (
+from kraft.server.replica.replica_directories import (
     CORRUPT_FILE,
     METADATA_FILE,
     DeletedReplica,
     DirectoryFailed,
     FoundPartition,
-    PartitionStore,
+    ReplicaDirectories,
 )
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, batch
@@ -31,20 +31,20 @@ RECREATED = TopicId(UUID(int=200))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> PartitionStore:
+def store(tmp_path: Path) -> ReplicaDirectories:
     return store_of(tmp_path)
 
 
-def store_of(*directories: Path, disk: RealDisk | None = None) -> PartitionStore:
+def store_of(*directories: Path, disk: RealDisk | None = None) -> ReplicaDirectories:
     in_use = LogDirectories([as_log_directory(directory) for directory in directories], {})
-    return PartitionStore(disk or RealDisk(), in_use, closed_cleanly=())
+    return ReplicaDirectories(disk or RealDisk(), in_use, closed_cleanly=())
 
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def written(store: PartitionStore, topic_partition: TopicPartition = ORDERS_0, topic_id: TopicId = ORDERS) -> None:
+def written(store: ReplicaDirectories, topic_partition: TopicPartition = ORDERS_0, topic_id: TopicId = ORDERS) -> None:
     opened = store.open(topic_partition, topic_id, DEFAULTS)
     opened.append_as_leader(batch("a"), LeaderEpoch(0), 0, run_now)
     opened.close()
@@ -56,14 +56,16 @@ def deleted(topic_partition: TopicPartition, directory: Path) -> DeletedReplica:
     )
 
 
-def marked_deleted(store: PartitionStore, topic_partition: TopicPartition, directory: Path) -> list[DeletedDirectory]:
+def marked_deleted(
+    store: ReplicaDirectories, topic_partition: TopicPartition, directory: Path
+) -> list[DeletedDirectory]:
     marked, failures = store.mark_deleted([deleted(topic_partition, directory)])
     assert failures == []
     return marked
 
 
 def test_a_directory_has_its_topic_id_and_is_opened_again_for_the_same_topic(
-    store: PartitionStore, tmp_path: Path
+    store: ReplicaDirectories, tmp_path: Path
 ) -> None:
     written(store)
     assert (tmp_path / "orders-0" / METADATA_FILE).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA\n"
@@ -72,7 +74,7 @@ def test_a_directory_has_its_topic_id_and_is_opened_again_for_the_same_topic(
 
 
 def test_the_log_of_a_deleted_topic_is_never_taken_for_that_of_a_new_one_with_its_name(
-    store: PartitionStore, tmp_path: Path
+    store: ReplicaDirectories, tmp_path: Path
 ) -> None:
     written(store)
     assert store.open(ORDERS_0, RECREATED, DEFAULTS).log_end_offset == 0
@@ -80,20 +82,20 @@ def test_the_log_of_a_deleted_topic_is_never_taken_for_that_of_a_new_one_with_it
     assert (tmp_path / "orders-0.0-stray" / f"{0:020}.log").stat().st_size > 0
 
 
-def test_a_directory_that_was_never_finished_is_not_trusted(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_directory_that_was_never_finished_is_not_trusted(store: ReplicaDirectories, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(batch("whose?"))
     assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
     assert names(tmp_path) == ["orders-0", "orders-0.0-stray"]
 
 
-def test_earlier_renamed_directories_are_kept(store: PartitionStore, tmp_path: Path) -> None:
+def test_earlier_renamed_directories_are_kept(store: ReplicaDirectories, tmp_path: Path) -> None:
     for topic_id in (ORDERS, RECREATED, ORDERS):
         written(store, topic_id=topic_id)
     assert names(tmp_path) == ["orders-0", "orders-0.0-stray", "orders-0.1-stray"]
 
 
-def test_strays_are_renamed_and_nothing_else_is_touched(store: PartitionStore, tmp_path: Path) -> None:
+def test_strays_are_renamed_and_nothing_else_is_touched(store: ReplicaDirectories, tmp_path: Path) -> None:
     gone = TopicPartition("gone", 3)
     for topic_partition in (ORDERS_0, gone):
         written(store, topic_partition)
@@ -105,7 +107,7 @@ def test_strays_are_renamed_and_nothing_else_is_touched(store: PartitionStore, t
     assert names(tmp_path) == ["__cluster_metadata", "gone-3.0-stray", "meta.properties", "notes-7", "orders-0"]
 
 
-def test_a_stray_with_the_longest_topic_name_is_renamed(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_stray_with_the_longest_topic_name_is_renamed(store: ReplicaDirectories, tmp_path: Path) -> None:
     longest = TopicPartition("x" * 249, 99)
     for topic_id in (ORDERS, RECREATED, ORDERS):
         written(store, longest, topic_id)
@@ -115,7 +117,7 @@ def test_a_stray_with_the_longest_topic_name_is_renamed(store: PartitionStore, t
 
 
 @pytest.mark.parametrize("text", ["", "topic_id: short\n", "version: 0\n", "gibberish", "topic_id: \xe4" + 21 * "A"])
-def test_a_damaged_topic_id_file_is_corruption(store: PartitionStore, tmp_path: Path, text: str) -> None:
+def test_a_damaged_topic_id_file_is_corruption(store: ReplicaDirectories, tmp_path: Path, text: str) -> None:
     written(store)
     (tmp_path / "orders-0" / METADATA_FILE).write_text(text, encoding="utf-8")
     with pytest.raises(Corruption, match="no readable topic id"):
@@ -126,7 +128,7 @@ def test_a_damaged_topic_id_file_is_corruption(store: PartitionStore, tmp_path: 
 # --- damaged replicas ---------------------------------------------------------------------------------------------
 
 
-def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: ReplicaDirectories, tmp_path: Path) -> None:
     for number in range(2):
         written(store)
         before = (tmp_path / "orders-0" / f"{0:020}.log").read_bytes()
@@ -137,7 +139,7 @@ def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: PartitionSto
     assert names(tmp_path) == ["orders-0", "orders-0.0-quarantine", "orders-0.1-quarantine"]
 
 
-def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: PartitionStore, tmp_path: Path) -> None:
+def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: ReplicaDirectories, tmp_path: Path) -> None:
     longest = TopicPartition("x" * 249, 99)
     for _ in range(2):
         written(store, longest)
@@ -145,7 +147,7 @@ def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: Partit
     assert len([name for name in names(tmp_path) if name.endswith("-quarantine")]) == 2
 
 
-def test_renamed_directories_are_not_renamed_again(store: PartitionStore, tmp_path: Path) -> None:
+def test_renamed_directories_are_not_renamed_again(store: ReplicaDirectories, tmp_path: Path) -> None:
     written(store)
     store.quarantine(ORDERS_0, as_log_directory(tmp_path))
     again = store_of(tmp_path)
@@ -154,7 +156,7 @@ def test_renamed_directories_are_not_renamed_again(store: PartitionStore, tmp_pa
 
 
 def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_is_read_then(
-    store: PartitionStore, tmp_path: Path
+    store: ReplicaDirectories, tmp_path: Path
 ) -> None:
     written(store)
     store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "a flipped bit")
@@ -167,7 +169,7 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
     assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
 
 
-def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, tmp_path: Path) -> None:
+def test_the_mark_does_not_bring_a_deleted_replica_back(store: ReplicaDirectories, tmp_path: Path) -> None:
     written(store)
     assert [one.name for one in marked_deleted(store, ORDERS_0, tmp_path)] == ["orders-0.0-delete"]
     assert marked_deleted(store, ORDERS_0, tmp_path) == []
@@ -221,7 +223,7 @@ def test_a_failed_log_directory_does_not_block_deletions_in_others(two: tuple[Pa
 
 
 def test_a_replica_whose_directory_vanished_is_recreated_and_fails_no_log_directory(
-    store: PartitionStore, tmp_path: Path
+    store: ReplicaDirectories, tmp_path: Path
 ) -> None:
     written(store)
     shutil.rmtree(tmp_path / "orders-0")
@@ -236,7 +238,7 @@ def test_a_replica_whose_directory_vanished_is_recreated_and_fails_no_log_direct
     assert marked_deleted(store, ORDERS_0, tmp_path) == []
 
 
-def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_damaged_mark_still_counts(store: ReplicaDirectories, tmp_path: Path) -> None:
     written(store)
     (tmp_path / "orders-0" / CORRUPT_FILE).write_bytes(b"\xff\xfe")
     with pytest.raises(Corruption, match="was found corrupt earlier"):
@@ -382,7 +384,7 @@ def test_a_log_in_one_directory_with_a_topic_id_can_be_preloaded(tmp_path: Path)
     store.release_preloaded()
 
 
-def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: ReplicaDirectories, tmp_path: Path) -> None:
     written(store)
     (found,) = store.found()
     assert store.preload(found, DEFAULTS)
@@ -395,7 +397,7 @@ def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: PartitionStore,
     opened.release()
 
 
-def test_a_damaged_log_is_found_damaged_again_when_it_is_opened(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_damaged_log_is_found_damaged_again_when_it_is_opened(store: ReplicaDirectories, tmp_path: Path) -> None:
     written(store)
     store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "a flipped bit")
     (found,) = store.found()

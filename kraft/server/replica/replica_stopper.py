@@ -13,18 +13,18 @@ from kraft.metadata.delta import RemovedPartition
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
+from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DeletedReplica
+from kraft.server.replica.replica_directories import DeletedReplica
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
 RETIRED_AT_ONCE: Final = 100
 
 
-class ReplicaDeletions:
+class ReplicaStopper:
     """Deletes replicas: they are not served from then on, and their directories are renamed in the background."""
 
     def __init__(
@@ -33,7 +33,7 @@ class ReplicaDeletions:
         partitions: Partitions,
         storage: ReplicaStorage,
         failures: ReplicaFailures,
-        removals: ReplicaRemovals,
+        remover: DirectoryRemover,
         marked: Callable[[LogDirectory], Awaitable[object]],
         freed: Callable[[], None],
         fatal: Callable[[str], None],
@@ -44,7 +44,7 @@ class ReplicaDeletions:
         self._partitions = partitions
         self._storage = storage
         self._failures = failures
-        self._removals = removals
+        self._remover = remover
         self._marked = marked
         self._freed = freed
         self._fatal = fatal
@@ -75,11 +75,11 @@ class ReplicaDeletions:
         while self._marking:
             await asyncio.wait(self._marking.values())
 
-    async def resume_removals(self) -> None:
+    async def resume_removal(self) -> None:
         """Remove the directories that an earlier process had renamed."""
-        left = await self._storage.in_thread(self._storage.store.left_to_remove)
+        left = await self._storage.in_thread(self._storage.replica_directories.left_to_remove)
         for directory in left:
-            self._removals.add(directory)
+            self._remover.add(directory)
         if left:
             log.info("deleted replica removal resumed", replicas=len(left))
 
@@ -108,17 +108,19 @@ class ReplicaDeletions:
         )
 
     async def _mark_deleted(self, directory: LogDirectory) -> None:
-        """Rename the directories of the deleted replicas there; `ReplicaRemovals` removes the files."""
-        store = self._storage.store
+        """Rename the directories of the deleted replicas there; `DirectoryRemover` removes the files."""
+        replica_directories = self._storage.replica_directories
         try:
             while deleted := self._unmarked.pop(directory, None):
-                marked, failures = await self._storage.in_thread_of(directory, store.mark_deleted, deleted)
+                marked, failures = await self._storage.in_thread_of(
+                    directory, replica_directories.mark_deleted, deleted
+                )
                 for failure in failures:
                     self._failures.directory_failed(failure.directory, str(failure))
                 for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
                     log.info("replicas marked for deletion", topic=topic, replicas=count)
                 for each in marked:
-                    self._removals.add(each)
+                    self._remover.add(each)
                 await self._marked(directory)
                 self._taken -= Counter(replica.topic_partition for replica in deleted)
         finally:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.verification import inspection
-from kraft.log.verification.inspection import index_entries, inspect_batches, time_index_entries
+from kraft.log.integrity import inspection
+from kraft.log.integrity.inspection import index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption
 from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
 

@@ -1,8 +1,8 @@
 """Removes the directories of deleted replicas in the background, one at a time.
 
 A deleted replica's directory is renamed first, durably, so that its name is free and its files are not taken for a
-replica (see PartitionStore). It may have many large files: a separate thread removes them, so that neither the loop nor
-the opening of logs waits. Files that are left when the node stops are removed after its next start.
+replica (see ReplicaDirectories). It may have many large files: a separate thread removes them, so that neither the loop
+nor the opening of logs waits. Files that are left when the node stops are removed after its next start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DeletedDirectory(Struct, frozen=True, kw_only=True):
     replica: str
 
 
-class ReplicaRemovals:
+class DirectoryRemover:
     """Removes directories until `run` is cancelled; the thread ends soon after, between two files."""
 
     def __init__(

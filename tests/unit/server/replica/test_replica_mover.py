@@ -14,8 +14,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, LogDirectory, Offset, TopicPartition
 from kraft.replication.effects import RestartAt, TruncateTo
 from kraft.runtime.disk import RealDisk
-from kraft.server.replica import move as replica_move
-from kraft.server.replica.copies import begin_copy
+from kraft.server.replica import replica_move
+from kraft.server.replica.move_directories import begin_copy
 from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, until_copied, written
 from tests.support.server.replicas import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraft.runtime.disk import RealDisk
+from kraft.server.replica.directory_remover import DeletedDirectory, DirectoryRemover
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
-from kraft.server.replica.removals import DeletedDirectory, ReplicaRemovals
 from tests.support.server.replicas import until
 
 pytestmark = pytest.mark.real_time
@@ -39,10 +39,10 @@ def marked(directory: Path, number: int) -> DeletedDirectory:
 
 def removals(
     *directories: Path, disk: RealDisk, thread: ThreadPoolExecutor, failures: list[str] | None = None
-) -> ReplicaRemovals:
+) -> DirectoryRemover:
     noted = failures if failures is not None else []
     in_use = LogDirectories([as_log_directory(directory) for directory in directories], {})
-    return ReplicaRemovals(
+    return DirectoryRemover(
         disk=disk,
         directories=in_use,
         thread=thread,

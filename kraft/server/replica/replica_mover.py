@@ -1,7 +1,7 @@
 """Moves replicas from one log directory of this broker to another, on an operator's request. Source: KIP-113.
 
 A requested move is durable before the response: the empty directory of the copy stands for it, and after a restart the
-move is begun again. A move that was interrupted during the swap is finished then (see copies.py).
+move is begun again. A move that was interrupted during the swap is finished then (see move_directories.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from kraft.log.disk import is_shortage
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.loop.threads import in_thread
-from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
-from kraft.server.replica.move import PIECE_BYTES, ReplicaMove
+from kraft.server.replica.move_directories import (
+    NAME_BYTES_MAX,
+    LeftCopy,
+    copies_left,
+    copy_name,
+    finish_moves,
+    remove_copy,
+)
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DirectoryFailed
+from kraft.server.replica.replica_directories import DirectoryFailed
+from kraft.server.replica.replica_move import PIECE_BYTES, ReplicaMove
+from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
 
@@ -36,7 +43,7 @@ BUSY_CHECK_S: Final = 0.05
 piece."""
 
 
-class ReplicaMoves:
+class ReplicaMover:
     """Moves replicas until `run` is cancelled; the next process begins unfinished moves again."""
 
     def __init__(
@@ -54,7 +61,7 @@ class ReplicaMoves:
         self._partitions = partitions
         self._storage = storage
         self._directories = storage.directories
-        self._store = storage.store
+        self._replica_directories = storage.replica_directories
         self._disk = storage.disk
         self._copy_thread = copy_thread
         self._admit = admit
@@ -70,7 +77,7 @@ class ReplicaMoves:
     # --- at the start ----------------------------------------------------------------------------------------
 
     async def finish_interrupted(self) -> None:
-        """Finish moves that a crash interrupted. Call it before the store looks for replicas."""
+        """Finish moves that a crash interrupted. Call it before `ReplicaDirectories` looks for replicas."""
         for failure in await self._storage.in_thread(finish_moves, self._disk, self._directories.online):
             self._directory_failed(failure.directory, str(failure))
 
@@ -133,7 +140,7 @@ class ReplicaMoves:
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the log directory in which this replica is created, if this process ever does."""
-        self._store.prefer(topic_partition, directory)
+        self._replica_directories.prefer(topic_partition, directory)
 
     async def _begin(self, partition: Partition, directory: LogDirectory) -> None:
         if partition.log_directory == directory:
@@ -267,7 +274,7 @@ class ReplicaMoves:
         self._log("replica moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition
         try:
-            self._store.moved(name, source, move.destination)
+            self._replica_directories.moved(name, source, move.destination)
             await self._moved()
             await self._storage.in_thread_of(source, move.remove_original, source)
         except DirectoryFailed as failure:

@@ -1,4 +1,4 @@
-"""Verification of a segment's indexes: compares each entry with the batches while these are read one by one."""
+"""Integrity of a segment's indexes: compares each entry with the batches while these are read one by one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import BatchHeader
-from kraft.log.transactions.aborted import ENTRY_BYTES as ABORTED_ENTRY_BYTES
-from kraft.log.transactions.aborted import AbortedTransaction
-from kraft.log.verification.inspection import (
+from kraft.log.integrity.inspection import (
     INDEX_ENTRY_BYTES,
     TIME_INDEX_ENTRY_BYTES,
     IndexEntry,
@@ -20,6 +18,8 @@ from kraft.log.verification.inspection import (
     index_entries,
     time_index_entries,
 )
+from kraft.log.transactions.aborted import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.errors import Corruption
 
 FAULTS_MAX: Final = 20
@@ -27,7 +27,7 @@ FAULTS_MAX: Final = 20
 
 _NO_TIMESTAMP: Final = -1
 
-_Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry, AbortedTransaction)
+_Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry, AbortedTxn)
 
 
 class Mismatch(NamedTuple):
@@ -163,7 +163,7 @@ class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
         return f"the entry names timestamp {self._entry.timestamp_ms} at offset {self._entry.offset}"
 
 
-class AbortedIndexCheck(_IndexCheck[AbortedTransaction]):
+class AbortedIndexCheck(_IndexCheck[AbortedTxn]):
     """Check of the index of aborted transactions: an entry has the offset of an abort marker, and where it began."""
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
@@ -190,7 +190,7 @@ class AbortedIndexCheck(_IndexCheck[AbortedTransaction]):
                 self.mismatches.append(Mismatch(max(0, self._entry_position), position, f"{what} is missing"))
 
     def _compare(
-        self, position: int, entry: AbortedTransaction, producer_id: int, start: int | None, *, may_begin_before: bool
+        self, position: int, entry: AbortedTxn, producer_id: int, start: int | None, *, may_begin_before: bool
     ) -> None:
         if entry.producer_id != producer_id:
             self._wrong(position, f"{self._described()}, where the producer is {producer_id}")
@@ -198,7 +198,7 @@ class AbortedIndexCheck(_IndexCheck[AbortedTransaction]):
             begins = "has no batch" if start is None else f"begins at offset {start}"
             self._wrong(position, f"{self._described()}, but in the log it {begins}")
 
-    def _ascends(self, earlier: AbortedTransaction, later: AbortedTransaction) -> bool:
+    def _ascends(self, earlier: AbortedTxn, later: AbortedTxn) -> bool:
         # A transaction that begins earlier may end later.
         return earlier.last_offset < later.last_offset
 
@@ -208,5 +208,5 @@ class AbortedIndexCheck(_IndexCheck[AbortedTransaction]):
         return f"the entry names the transaction of producer {producer_id} from offset {first} to {last}"
 
 
-def _aborted_entries(file: File, path: str, _: int) -> Iterator[AbortedTransaction]:
+def _aborted_entries(file: File, path: str, _: int) -> Iterator[AbortedTxn]:
     return aborted_entries(file, path)

@@ -12,7 +12,7 @@ from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.reminders import Peers, Reminder, obstacle
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import QuorumTransport
-from kraft.quorum.world import MonotonicClock
+from kraft.quorum.voter_resources import MonotonicClock
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class ArrivedSnapshot:
     """True while it is being written; before that, it waits for the journal."""
 
 
-class VoterParts:
+class RunningVoter:
     """The objects that exist between start and stop."""
 
     def __init__(

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from kraft.log.disk import ReadableFile
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, read_header
 from kraft.log.transactions.aborted import ENTRY_BYTES as ABORTED_ENTRY_BYTES
-from kraft.log.transactions.aborted import AbortedTransaction, decode_entries
+from kraft.log.transactions.aborted import AbortedTxn, decode_entries
 from kraft.model.errors import Corruption, InvalidBatch
 
 _WINDOW_BYTES: Final = 1 << 20
@@ -127,7 +127,7 @@ def time_index_entries(file: ReadableFile, path: str, base_offset: int) -> Itera
         yield TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
 
 
-def aborted_entries(file: ReadableFile, path: str) -> Iterator[AbortedTransaction]:
+def aborted_entries(file: ReadableFile, path: str) -> Iterator[AbortedTxn]:
     """Yield the entries of a `.txnindex`. Raises Corruption at an entry of another version, or a partial one."""
     whole = file.size - file.size % ABORTED_ENTRY_BYTES
     for position in range(0, whole, ABORTED_ENTRY_BYTES * _ENTRIES_AT_ONCE):

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from kraft.log.change import run_now
+from kraft.log.integrity.directory import FileFinding, verify_partition
+from kraft.log.integrity.index_checks import FAULTS_MAX
 from kraft.log.recovery.log_checkpoint import read_checkpoint, write_checkpoint
 from kraft.log.topic_config import UNLIMITED, TopicConfig
-from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, decode_entries
-from kraft.log.verification.directory import Finding, verify_partition
-from kraft.log.verification.index_verification import FAULTS_MAX
+from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTxn, decode_entries
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, append, open_log
@@ -35,7 +35,7 @@ def written(*, closed: bool = True, rounds: int = 6) -> MemoryDisk:
     return disk
 
 
-def findings(disk: MemoryDisk, *, was_closed: bool = True) -> list[Finding]:
+def findings(disk: MemoryDisk, *, was_closed: bool = True) -> list[FileFinding]:
     found = verify_partition(disk, DIRECTORY, was_closed=was_closed).findings
     return [finding._replace(file=finding.file.removeprefix(f"{DIRECTORY}/")) for finding in found]
 
@@ -44,11 +44,11 @@ def indexes(disk: MemoryDisk) -> list[str]:
     return [name for name in disk.list(DIRECTORY) if name.endswith(".txnindex")]
 
 
-def entries(disk: MemoryDisk, name: str) -> list[AbortedTransaction]:
+def entries(disk: MemoryDisk, name: str) -> list[AbortedTxn]:
     return list(decode_entries(disk.read_file(f"{DIRECTORY}/{name}")))
 
 
-def change(disk: MemoryDisk, name: str, changed: list[AbortedTransaction]) -> None:
+def change(disk: MemoryDisk, name: str, changed: list[AbortedTxn]) -> None:
     disk.write_file(f"{DIRECTORY}/{name}", b"".join(each.encode() for each in changed))
 
 
@@ -125,13 +125,13 @@ def test_an_entry_that_is_missing_or_too_many_is_a_fault() -> None:
     before = entries(disk, name)
     change(disk, name, before[1:])
     (missing,) = findings(disk)
-    assert missing == Finding(name, 0, "the transaction of producer 1 from offset 0 to 4 is missing")
-    added = AbortedTransaction(9, 0, 10_000, 0)
+    assert missing == FileFinding(name, 0, "the transaction of producer 1 from offset 0 to 4 is missing")
+    added = AbortedTxn(9, 0, 10_000, 0)
     change(disk, name, [*before, added])
     (superfluous,) = findings(disk)
     place = len(before) * ENTRY_BYTES
     reason = "the entry names the transaction of producer 9 from offset 0 to 10000, beyond the end of the log"
-    assert superfluous == Finding(name, place, reason)
+    assert superfluous == FileFinding(name, place, reason)
     change(disk, name, [])
     assert len(findings(disk)) == len(before) <= FAULTS_MAX
 
@@ -152,14 +152,14 @@ def test_an_index_of_another_version_is_a_fault() -> None:
     name = indexes(disk)[0]
     disk.write_file(f"{DIRECTORY}/{name}", b"\0\1" + disk.read_file(f"{DIRECTORY}/{name}")[2:])
     found = findings(disk)
-    assert found[0] == Finding(name, 0, "an entry has version 1, not 0")
+    assert found[0] == FileFinding(name, 0, "an entry has version 1, not 0")
 
 
 def test_a_missing_index_is_a_note_if_opening_the_log_rebuilds_it() -> None:
     disk = written()
     name = indexes(disk)[0]
     disk.remove(f"{DIRECTORY}/{name}")
-    assert findings(disk) == [Finding(name, 0, "the file is missing; opening the log rebuilds it", is_note=True)]
+    assert findings(disk) == [FileFinding(name, 0, "the file is missing; opening the log rebuilds it", is_note=True)]
 
 
 def test_a_missing_index_is_a_fault_if_nothing_says_that_there_is_one() -> None:
@@ -168,4 +168,4 @@ def test_a_missing_index_is_a_fault_if_nothing_says_that_there_is_one() -> None:
     assert findings(disk) == []
     name = indexes(disk)[0]
     disk.remove(f"{DIRECTORY}/{name}")
-    assert findings(disk) == [Finding(name, 0, "the file is missing: aborted records would be read as committed")]
+    assert findings(disk) == [FileFinding(name, 0, "the file is missing: aborted records would be read as committed")]

@@ -15,8 +15,8 @@ from kraft.log.disk import Disk, OpenDirectory
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LogDirectory, Offset, TopicId, TopicPartition
-from kraft.server.replica import copies
-from kraft.server.replica.store import DirectoryFailed
+from kraft.server.replica import move_directories
+from kraft.server.replica.replica_directories import DirectoryFailed
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes read on the loop at once. Even with tiny batches this blocks the loop for a few milliseconds only."""
@@ -76,7 +76,7 @@ class ReplicaMove:
 
     def begin(self) -> None:
         """Create the directory of the copy. Blocks. Raises DirectoryFailed."""
-        copies.begin_copy(self._disk, self.destination, self._topic_partition, self._topic_id, self.move_id)
+        move_directories.begin_copy(self._disk, self.destination, self._topic_partition, self._topic_id, self.move_id)
 
     def truncate_to(self, offset: Offset) -> None:
         """Truncate the copy too: the original drops, now or soon, every batch that reaches `offset`."""
@@ -105,7 +105,7 @@ class ReplicaMove:
         return lambda: self._append(copy, records, target)
 
     def _open(self, config: TopicConfig) -> None:
-        path = f"{self.destination}/{copies.copy_name(self._topic_partition, self.move_id)}"
+        path = f"{self.destination}/{move_directories.copy_name(self._topic_partition, self.move_id)}"
         self._copy = PartitionLog.open(self._disk, path, config, self._topic_partition)
 
     def _truncate(self, copy: PartitionLog, offset: Offset) -> None:
@@ -133,7 +133,7 @@ class ReplicaMove:
 
     def remove(self) -> None:
         """Remove the copy. Blocks. Raises DirectoryFailed."""
-        copies.remove_copy(self._disk, self.destination, self._topic_partition, self.move_id)
+        move_directories.remove_copy(self._disk, self.destination, self._topic_partition, self.move_id)
 
     # --- the swap --------------------------------------------------------------------------------------------
 
@@ -158,7 +158,10 @@ class ReplicaMove:
     @contextmanager
     def opened_directories(self, source: LogDirectory) -> Iterator[tuple[OpenDirectory, OpenDirectory]]:
         """Hold both log directories open: nothing may be lacking between the steps. Raises DirectoryFailed."""
-        with copies.opened(self._disk, source) as original, copies.opened(self._disk, self.destination) as copy:
+        with (
+            move_directories.opened(self._disk, source) as original,
+            move_directories.opened(self._disk, self.destination) as copy,
+        ):
             yield original, copy
 
     def rename_original(self, directory: LogDirectory, held: OpenDirectory) -> None:
@@ -168,7 +171,7 @@ class ReplicaMove:
         """
         self.is_decided = True
         try:
-            copies.rename_original(self._disk, directory, self._topic_partition, self.move_id, held)
+            move_directories.rename_original(self._disk, directory, self._topic_partition, self.move_id, held)
         except DirectoryFailed as failure:
             self.is_decided = not (failure.is_full and self._disk.exists(f"{directory}/{self._topic_partition}"))
             raise
@@ -180,9 +183,9 @@ class ReplicaMove:
 
     def put_copy_in_place(self, held: OpenDirectory) -> None:
         """Rename the copy to the replica's own name. Raises DirectoryFailed."""
-        copies.put_copy_in_place(self._disk, self.destination, self._topic_partition, self.move_id, held)
+        move_directories.put_copy_in_place(self._disk, self.destination, self._topic_partition, self.move_id, held)
         self.take_copy().moved_to(f"{self.destination}/{self._topic_partition}")
 
     def remove_original(self, directory: LogDirectory) -> None:
         """Remove the renamed original. Blocks. Raises DirectoryFailed."""
-        copies.remove_original(self._disk, directory, self._topic_partition, self.move_id)
+        move_directories.remove_original(self._disk, directory, self._topic_partition, self.move_id)

@@ -12,18 +12,18 @@ from kraft.log.disk import Disk
 from kraft.model.ids import LogDirectory
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.store import PartitionStore
+from kraft.server.replica.replica_directories import ReplicaDirectories
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
 class ReplicaStorage(Struct, frozen=True, kw_only=True):
-    """The store of a broker's replicas, and the threads in which it is used."""
+    """The directories of a broker's replicas, and the threads in which it is used."""
 
     disk: Disk
     directories: LogDirectories
-    store: PartitionStore
+    replica_directories: ReplicaDirectories
     thread: Executor
     """For what concerns all log directories: the start."""
     threads: Mapping[LogDirectory, Executor]

@@ -1,4 +1,4 @@
-"""Verification of a partition's directory: reads every file and reports what is wrong where, without changing anything.
+"""Integrity of a partition's directory: reads every file and reports what is wrong where, without changing anything.
 
 Besides scrubbing each `.log` with `scrub_segment` it compares the files with each other: index entries with the batches
 at their positions, and epochs, checkpoints and producer snapshots with the log.
@@ -20,6 +20,9 @@ from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
 from kraft.log.disk import Disk, File
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import BatchHeader
+from kraft.log.integrity.index_checks import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
+from kraft.log.integrity.inspection import inspect_batches
+from kraft.log.integrity.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.recovery.kafka_log import checkpoint_of_kafka
@@ -30,9 +33,6 @@ from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapsho
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
 from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
 from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
-from kraft.log.verification.index_verification import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
-from kraft.log.verification.inspection import inspect_batches
-from kraft.log.verification.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
@@ -41,7 +41,7 @@ _DIGITS: Final = 20
 MISSING: Final = "the file is missing; opening the log rebuilds it"
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """Something wrong in a file. A note is left by a running or killed node and repaired when the log is opened; any
     other finding is a fault."""
 
@@ -61,7 +61,7 @@ class VerifiedPartition(Struct, frozen=True, kw_only=True):
     size_bytes: int
     log_start_offset: int
     log_end_offset: int
-    findings: tuple[Finding, ...]
+    findings: tuple[FileFinding, ...]
 
 
 def is_partition_directory(names: Sequence[str]) -> bool:
@@ -83,10 +83,10 @@ def verify_partition(
     In a log that `was_closed` cleanly, a torn end is a fault as well. Raises OSError, FileNotFoundError for a directory
     that is gone.
     """
-    return _Verification(disk, directory, decode_records, was_closed, read_bytes).run()
+    return _DirectoryCheck(disk, directory, decode_records, was_closed, read_bytes).run()
 
 
-class _Verification:
+class _DirectoryCheck:
     def __init__(
         self,
         disk: Disk,
@@ -101,7 +101,7 @@ class _Verification:
         self._was_closed = was_closed
         self._read_bytes = read_bytes
         self._names = list(disk.list(directory))
-        self._findings: list[Finding] = []
+        self._findings: list[FileFinding] = []
         self._segments = self._batches = self._records = self._size_bytes = 0
         self._first_offset: int | None = None
         self._next_offset = 0
@@ -163,7 +163,7 @@ class _Verification:
         try:
             read(self._path(name))
         except Corruption as broken:
-            self._findings.append(Finding(broken.file, broken.position, broken.reason))
+            self._findings.append(FileFinding(broken.file, broken.position, broken.reason))
         except FileNotFoundError:
             # It existed when the directory was listed: the node is running.
             pass
@@ -466,14 +466,14 @@ class _Verification:
         return f"{self._directory}/{name}"
 
     def _fault(self, file: str, position: int, reason: str) -> None:
-        self._findings.append(Finding(file, position, reason))
+        self._findings.append(FileFinding(file, position, reason))
 
     def _note(self, file: str, position: int, reason: str) -> None:
-        self._findings.append(Finding(file, position, reason, is_note=True))
+        self._findings.append(FileFinding(file, position, reason, is_note=True))
 
     def _fault_if_closed(self, file: str, position: int, reason: str) -> None:
         """Report a difference between a file and the log: a fault if the log was closed cleanly, otherwise a note."""
-        self._findings.append(Finding(file, position, reason, is_note=not self._was_closed))
+        self._findings.append(FileFinding(file, position, reason, is_note=not self._was_closed))
 
 
 def _was_being_written(file: File, problem: Corruption, size_bytes: int) -> bool:

@@ -22,8 +22,8 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import LogDirectory, TopicId, TopicPartition, uuid_from_text, uuid_to_text
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.directory_names import PARTITION_DIRECTORY, DirectoryNames
+from kraft.server.replica.directory_remover import DeletedDirectory
 from kraft.server.replica.log_directories import LogDirectories
-from kraft.server.replica.removals import DeletedDirectory
 
 log = structlog.get_logger()
 
@@ -66,7 +66,7 @@ class DeletedReplica(Struct, frozen=True, kw_only=True):
     files_in_use: AbstractContextManager[object]
 
 
-class PartitionStore:
+class ReplicaDirectories:
     """Partition directories. Methods block on the disk, but `plan`, `prefer` and `moved`. All raise DirectoryFailed.
 
     At the start one thread calls them; after that, those that concern one partition or one log directory are called in

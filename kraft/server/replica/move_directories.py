@@ -28,7 +28,13 @@ from msgspec import Struct
 from kraft.log.disk import Disk, OpenDirectory
 from kraft.model.errors import Corruption
 from kraft.model.ids import LogDirectory, TopicId, TopicPartition
-from kraft.server.replica.store import METADATA_FILE, DirectoryFailed, encode_metadata, failures_of, read_topic_id
+from kraft.server.replica.replica_directories import (
+    METADATA_FILE,
+    DirectoryFailed,
+    encode_metadata,
+    failures_of,
+    read_topic_id,
+)
 
 log = structlog.get_logger()
 
@@ -136,8 +142,8 @@ def _remove(disk: Disk, directory: LogDirectory, name: str) -> None:
 def finish_moves(disk: Disk, directories: Sequence[LogDirectory]) -> list[DirectoryFailed]:
     """Finish the moves that a crash interrupted after step 1.
 
-    Call it before the store looks for replicas in these log directories. Returns the failures, without those of
-    directories that cannot be listed, which the store will find too.
+    Call it before `ReplicaDirectories` looks for replicas in these log directories. Returns the failures, without
+    those of directories that cannot be listed, which `ReplicaDirectories` finds too.
     """
     failures: list[DirectoryFailed] = []
     names: dict[LogDirectory, set[str]] = {}

@@ -9,12 +9,12 @@ from crc32c import crc32c
 from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
+from kraft.log.integrity.directory import FileFinding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot, encode_snapshot
 from kraft.log.topic_config import UNLIMITED, TopicConfig
-from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, batch_of, open_log, sync
@@ -48,7 +48,7 @@ def verified(disk: MemoryDisk, *, was_closed: bool = False) -> VerifiedPartition
     return verify_partition(disk, DIRECTORY, was_closed=was_closed)
 
 
-def findings(disk: MemoryDisk) -> list[Finding]:
+def findings(disk: MemoryDisk) -> list[FileFinding]:
     return [finding._replace(file=finding.file.removeprefix(f"{DIRECTORY}/")) for finding in verified(disk).findings]
 
 
@@ -233,7 +233,7 @@ def test_a_first_segment_that_is_gone_is_missed() -> None:
     for suffix in (".log", ".index", ".timeindex"):
         disk.remove(f"{DIRECTORY}/{first.removesuffix('.log')}{suffix}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found[0] == Finding(second, 0, "the log starts at offset 0, but its first segment is missing")
+    assert found[0] == FileFinding(second, 0, "the log starts at offset 0, but its first segment is missing")
 
 
 def test_a_segment_of_a_compacted_log_that_is_gone_is_missed() -> None:
@@ -245,7 +245,7 @@ def test_a_segment_of_a_compacted_log_that_is_gone_is_missed() -> None:
     assert findings(disk) == []
     for suffix in (".log", ".index", ".timeindex"):
         disk.remove(f"{DIRECTORY}/{second.removesuffix('.log')}{suffix}")
-    assert findings(disk)[0] == Finding(second, 0, "the segment is missing")
+    assert findings(disk)[0] == FileFinding(second, 0, "the segment is missing")
 
 
 def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
@@ -253,7 +253,7 @@ def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
     for name in names(disk, ".log"):
         disk.remove(f"{DIRECTORY}/{name}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found == [Finding("log-checkpoint", 0, "no segment is left, but everything below offset 48 was durable")]
+    assert found == [FileFinding("log-checkpoint", 0, "no segment is left, but everything below offset 48 was durable")]
 
 
 def test_a_fault_says_where_the_next_whole_batch_begins() -> None:
@@ -283,7 +283,7 @@ def test_a_missing_index_is_a_note() -> None:
     disk = written()
     name = names(disk, ".index")[0]
     disk.remove(f"{DIRECTORY}/{name}")
-    assert findings(disk) == [Finding(name, 0, "the file is missing; opening the log rebuilds it", is_note=True)]
+    assert findings(disk) == [FileFinding(name, 0, "the file is missing; opening the log rebuilds it", is_note=True)]
 
 
 def test_epochs_that_contradict_the_log_are_a_fault() -> None:
@@ -328,7 +328,7 @@ def test_a_hole_is_a_fault_unless_the_log_was_compacted() -> None:
 def test_a_name_that_is_no_offset_is_a_fault() -> None:
     disk = written()
     change(disk, "notes.log", b"")
-    assert findings(disk) == [Finding("notes.log", 0, "the name is not a base offset")]
+    assert findings(disk) == [FileFinding("notes.log", 0, "the name is not a base offset")]
 
 
 def test_a_compaction_that_was_interrupted_is_a_note() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kraft.server.replica.replica_log import ReplicaLog
 
 
-class PartitionSurroundings(Struct, frozen=True, kw_only=True):
+class PartitionServices(Struct, frozen=True, kw_only=True):
     """Settings and callbacks that all partitions of a broker share. Times are monotonic ms, except `wall_ms`."""
 
     broker_id: BrokerId

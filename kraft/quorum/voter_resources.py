@@ -20,7 +20,7 @@ class RandomBytes(Protocol):
         """Return random bytes, for ids."""
 
 
-class QuorumWorld(Struct, frozen=True, kw_only=True):
+class VoterResources(Struct, frozen=True, kw_only=True):
     disk: Disk
     clock: MonotonicClock
     entropy: RandomBytes

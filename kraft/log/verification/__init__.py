@@ -1,1 +1,0 @@
-"""Verification of a log's files: reads them and reports what is wrong where, without changing anything."""
