@@ -8,7 +8,6 @@ from kraft.model import brokers, features, log_directories, partitions
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
-from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
@@ -21,6 +20,7 @@ from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecords
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -40,6 +40,9 @@ DESCRIBE_AWAITED_REPLICAS: Final = Call(
     _BROKER, "DescribeAwaitedReplicas", DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 )
 INIT_PRODUCER_ID: Final = Call(_BROKER, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse)
+INIT_TEMPORARY_PRODUCER_ID: Final = Call(
+    _BROKER, "InitTemporaryProducerId", InitProducerIdRequest, InitProducerIdResponse
+)
 
 _ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")
 

@@ -30,8 +30,9 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.handlers.produce_verification import TransactionSupport
+from kraft.server.handlers.producer_ids import init_command
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from tests.simulation.exactly_once_brokers import OFFSETS, Brokers
 from tests.simulation.exactly_once_coordinators import GroupHost
 from tests.simulation.exactly_once_history import Invariant, Output, Violation
@@ -272,12 +273,7 @@ class Producer:
 
     def _command(self, request: CoordinatorRequest) -> InitProducerId | EndTransaction:
         if isinstance(request, InitProducerIdRequest):
-            expected = None
-            if request.producer_id is not None and request.producer_epoch is not None:
-                expected = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
-            return InitProducerId(
-                transactional_id=self._transactional_id, timeout_ms=request.transaction_timeout_ms, expected=expected
-            )
+            return init_command(request, self._transactional_id, is_temporary=False)
         if request.committed:
             self._brokers.history.fates[self._number].asked_commit = True
         return EndTransaction(

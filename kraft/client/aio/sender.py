@@ -9,7 +9,6 @@ from typing import Final
 
 from kraft.client.aio.produce_link import LinkEvents, ProduceLink
 from kraft.client.aio.stalled_produces import StalledProduces
-from kraft.client.cluster.any_broker import check
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
@@ -24,10 +23,10 @@ from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.model.produce import ACKS_ALL, ProducePartitionResult
 from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 
 STALL_MS: Final = 1_000
 """Age of a request after which the producer refreshes its metadata: the leader may have changed."""
@@ -350,8 +349,8 @@ class Sender:
 
     async def _take_identity(self) -> None:
         async def ask(address: str, timeout_s: float) -> ProducerIdentity:
-            response = await self._connections.peer(address).call(INIT_PRODUCER_ID, InitProducerIdRequest(), timeout_s)
-            check(response.error_code, response.error_message)
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+            response = await self._connections.peer(address).call(INIT_PRODUCER_ID, request, timeout_s)
             return ProducerIdentity(
                 producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)
             )

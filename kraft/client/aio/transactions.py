@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 from kraft.client.aio.sender import Sender
-from kraft.client.cluster.any_broker import check
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.model.errors import TransactionAborted, TransactionTimeout
 from kraft.client.model.group_offsets import Offsets, check_committed, transactional_topics
@@ -23,13 +22,13 @@ from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransa
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
-from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.rpc.calls import INIT_PRODUCER_ID
+from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
 from kraft.rpc.group_calls import TXN_OFFSET_COMMIT
 from kraft.rpc.peers import Unreachable
 from kraft.rpc.transaction_calls import END_TXN
 from kraft.runtime.clock import Clock
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest
 
 
@@ -211,16 +210,13 @@ class Transactions:
         coordinators, key = self._known_coordinators, self._transactional_id
         response: Any
         if isinstance(request, InitProducerIdRequest):
-            response = await coordinators.call(key, INIT_PRODUCER_ID, request, deadline_ms, _accept)
+            init = INIT_TEMPORARY_PRODUCER_ID if self._state.is_temporary else INIT_PRODUCER_ID
+            response = await coordinators.call(key, init, request, deadline_ms)
         else:
             response = await coordinators.until(deadline_ms, self._ending(coordinators, request))
         return ProducerIdentity(
             producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)
         )
-
-
-def _accept(response: InitProducerIdResponse) -> None:
-    check(response.error_code, response.error_message)
 
 
 def _timed_out(call: str, timeout_ms: int, reason: str) -> TransactionTimeout:

@@ -23,8 +23,9 @@ from typing import Final, TypeAlias
 from kraft.client.model.errors import ProducerFenced, TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.init_producer_id import InitProducerIdRequest
+from kraft.model.ids import NO_PRODUCER_ID
 from kraft.wire.schema.end_txn import EndTxnRequest
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 
 CoordinatorRequest: TypeAlias = InitProducerIdRequest | EndTxnRequest
 
@@ -59,7 +60,7 @@ class ProducerTransactions:
         """A temporary id is deleted by its coordinator as soon as its transaction has ended."""
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._is_temporary = is_temporary
+        self.is_temporary = is_temporary
         self.state = State.NEW
         self.identity: ProducerIdentity | None = None
         """Identity of the open transaction, or of the next one."""
@@ -204,7 +205,7 @@ class ProducerTransactions:
     def refused(self, refusal: Refusal) -> None:
         """Take a refusal that retries do not end."""
         code = refusal.error_code
-        if self.state is State.ABORTING and self._is_temporary and code in _UNKNOWN_PRODUCER:
+        if self.state is State.ABORTING and self.is_temporary and code in _UNKNOWN_PRODUCER:
             self._die(TransactionConflict("the temporary transactional.id was deleted: use another producer"))
         elif code in _FENCED:
             self._die(
@@ -233,9 +234,8 @@ class ProducerTransactions:
         return InitProducerIdRequest(
             transactional_id=self._transactional_id,
             transaction_timeout_ms=self._timeout_ms,
-            producer_id=None if identity is None else identity.producer_id,
-            producer_epoch=None if identity is None else identity.producer_epoch,
-            is_temporary=self._is_temporary,
+            producer_id=NO_PRODUCER_ID if identity is None else identity.producer_id,
+            producer_epoch=-1 if identity is None else identity.producer_epoch,
         )
 
     # --- inside -----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
+from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.replica.log_directories import LogDirectories
@@ -121,6 +122,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """One for all listeners: it lets long patterns of one client at a time have a turn."""
 
     markers: TxnMarkersHandler
+    producer_ids: ProducerIdHandler
     listener: str
     """Name of the listener, whose addresses are in answers."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
 from kraft.rpc.cluster_calls import LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
 from kraft.rpc.transaction_calls import (
     ABORT_TRANSACTION,
@@ -18,7 +19,28 @@ from kraft.server.handlers import transaction_versions as versions
 from kraft.server.handlers.txn_markers import markers_refused
 from kraft.wire.api_keys import ApiKey
 
+_IDENTITY: Final = (
+    # The first without a transactional id: this, or to write to any topic.
+    Permission(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+    Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+)
+
 TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
+    Api(
+        key=ApiKey.INIT_PRODUCER_ID,
+        call=INIT_PRODUCER_ID,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.producer_ids.init,
+        needs=_IDENTITY,
+        refused=versions.init_refused,
+        to_version=versions.init_to_version,
+    ),
+    Api(
+        call=INIT_TEMPORARY_PRODUCER_ID,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.producer_ids.init_temporary,
+        needs=_IDENTITY,
+    ),
     Api(
         key=ApiKey.ADD_OFFSETS_TO_TXN,
         decided_by=DecidedBy.COORDINATOR,

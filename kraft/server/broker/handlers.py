@@ -88,7 +88,7 @@ class BrokerApis:
 
     @cached_property
     def _side(self) -> BrokerSide:
-        config, metadata = self._config, self._metadata
+        config, metadata, transactions = self._config, self._metadata, self._coordinators.transactions
         return BrokerSide(
             config=config,
             topic_defaults=TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id)),
@@ -103,8 +103,9 @@ class BrokerApis:
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,
             groups=self.handlers.groups,
-            transactions=self._coordinators.transactions.handler,
-            markers=self._coordinators.transactions.markers,
+            transactions=transactions.handler,
+            markers=transactions.markers,
+            producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.coordinators),
         )
 
     @cached_property
@@ -131,7 +132,6 @@ class BrokerApis:
             groups=self._coordinators.group_handlers(),
             transactions=transactions.handler,
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
-            producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, self._forwarder),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             queries=MetadataQueries(image),

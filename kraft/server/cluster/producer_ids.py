@@ -25,15 +25,18 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def new(self) -> ProducerId:
-        """Return an id that nobody else has. Raises Refusal: REQUEST_TIMED_OUT, and what the controller refuses."""
+        """Return an id that nobody else has. Raises Refusal COORDINATOR_LOAD_IN_PROGRESS.
+
+        Controllers fail to give ids only for a while. Kafka answers with this retriable code, and some clients stop on
+        any other one.
+        """
         try:
             async with asyncio.timeout(WAIT_MAX_S), self._refilling:
                 if self._next == self._end:
                     await self._refill()
                 producer_id, self._next = self._next, self._next + 1
         except TimeoutError:
-            late = "timed out waiting for a block of producer ids from the controller: retry"
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, late) from None
+            raise _not_now("timed out waiting for a block of producer ids from the controller: retry") from None
         return ProducerId(producer_id)
 
     async def _refill(self) -> None:
@@ -44,7 +47,11 @@ class ProducerIds:
         try:
             block = await self._controllers.call(ALLOCATE_PRODUCER_IDS, request, BLOCK_MAX_S)
         except NoController as error:
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
+            raise _not_now(str(error)) from None
         if block.error_code is not ErrorCode.NONE:
-            raise Refusal(block.error_code, block.error_message)
+            raise _not_now(f"{block.error_code.name}: {block.error_message}")
         self._next, self._end = block.first, block.first + block.count
+
+
+def _not_now(reason: str) -> Refusal:
+    return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)

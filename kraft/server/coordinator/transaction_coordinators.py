@@ -74,7 +74,7 @@ class TransactionCoordinators:
             assert isinstance(command, InitProducerId | EndTransaction | CommitTransactions), (
                 f"{command} needs no producer id"
             )
-            command = replace(command, new_producer_id=await self._producer_id())
+            command = replace(command, new_producer_id=await self._new_producer_id())
             response = await host.decide_for_client(command, RESPONSE_S_MAX)
         return response
 
@@ -92,14 +92,6 @@ class TransactionCoordinators:
             if not await self._markers.completions.wait(self._hosts.host_of(transactional_id), transactional_id):
                 raise
         return await ask()
-
-    async def _producer_id(self) -> ProducerId:
-        try:
-            return await self._new_producer_id()
-        except Refusal as refusal:
-            # Controllers fail to give ids only for a while. Kafka answers with this retriable code, and some clients
-            # stop on any other one.
-            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.message) from refusal
 
     def committed(self, transactional_id: str) -> Transactions:
         """Return the committed state of the shard that has the id. Raises Refusal as `decide`, at once."""

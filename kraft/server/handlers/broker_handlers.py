@@ -19,7 +19,6 @@ from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
-from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.transactions import TransactionsHandler
@@ -65,7 +64,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     groups: GroupHandlers
     transactions: TransactionsHandler
     list_offsets: ListOffsetsHandler
-    producer_ids: ProducerIdHandler
     forwarded: ForwardedHandlers
     quorum: QuorumHandler
     queries: MetadataQueries
@@ -83,7 +81,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.groups.served(),
             *self.transactions.served(),
             *self.list_offsets.served(),
-            *self.producer_ids.served(),
             *self.forwarded.served(),
             *self.quorum.served(),
             *self.queries.served(),

@@ -6,51 +6,45 @@ from kraft.coordinator.transactions.commands import InitProducerId
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId
-from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.rpc.call import Served
-from kraft.rpc.calls import INIT_PRODUCER_ID
 from kraft.server.cluster.producer_ids import ProducerIds
-from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 class ProducerIdHandler:
-    def __init__(self, producer_ids: ProducerIds, transactions: TransactionsHandler) -> None:
+    def __init__(self, producer_ids: ProducerIds, coordinators: TransactionCoordinators) -> None:
         self._producer_ids = producer_ids
-        self._transactions = transactions
+        self._coordinators = coordinators
 
-    async def new(self) -> ProducerId:
-        """Return an id for an idempotent producer. Raises Refusal."""
-        return await self._producer_ids.new()
+    async def init(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """Return the identity of a producer. Raises Refusal."""
+        return await self._init(request, is_temporary=False)
 
-    async def handle(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
-        try:
-            producer = await self._producer(request)
-        except Refusal as refusal:
-            return InitProducerIdResponse(error_code=refusal.error_code, error_message=refusal.message)
+    async def init_temporary(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """Do the same; a transactional id is deleted as soon as its transaction has ended. Raises Refusal."""
+        return await self._init(request, is_temporary=True)
+
+    async def _init(self, request: InitProducerIdRequest, *, is_temporary: bool) -> InitProducerIdResponse:
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            raise Refusal(ErrorCode.INVALID_REQUEST, "the request has a producer id or an epoch: set both, or none")
+        if request.transactional_id is None:
+            producer = ProducerIdAndEpoch(await self._producer_ids.new(), ProducerEpoch(0))
+        else:
+            command = init_command(request, request.transactional_id, is_temporary=is_temporary)
+            producer = await self._coordinators.decide(command)
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
         )
 
-    async def _producer(self, request: InitProducerIdRequest) -> ProducerIdAndEpoch:
-        if not request.transactional_id:
-            return ProducerIdAndEpoch(await self.new(), ProducerEpoch(0))
-        return await self._transactions.init_producer_id(
-            InitProducerId(
-                transactional_id=request.transactional_id,
-                timeout_ms=request.transaction_timeout_ms,
-                expected=_expected(request),
-                is_temporary=request.is_temporary,
-            )
-        )
 
-    def served(self) -> list[Served]:
-        return [INIT_PRODUCER_ID.served_by(self.handle)]
-
-
-def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
-    producer_id, epoch = request.producer_id, request.producer_epoch
-    if (producer_id is None) != (epoch is None):
-        raise Refusal(ErrorCode.INVALID_REQUEST, "the request has a producer id or an epoch: set both, or none")
-    if producer_id is None or epoch is None:
-        return None
-    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
+def init_command(request: InitProducerIdRequest, transactional_id: str, *, is_temporary: bool) -> InitProducerId:
+    """Return the coordinator's command for a request with a transactional id."""
+    expected = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+    return InitProducerId(
+        transactional_id=transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        expected=expected if request.producer_id >= 0 else None,
+        is_temporary=is_temporary,
+        enable_2pc=request.enable2_pc,
+        keep_prepared=request.keep_prepared_txn,
+    )

@@ -8,12 +8,25 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.declaration import replace
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+INIT_FENCED_FROM: Final = 4
+"""First version of InitProducerId that has PRODUCER_FENCED."""
 
 OFFSETS_FENCED_FROM: Final = 2
 """First version of AddOffsetsToTxn that has PRODUCER_FENCED."""
 
 END_FENCED_FROM: Final = 2
 """First version of EndTxn that has PRODUCER_FENCED."""
+
+
+def init_refused(_: InitProducerIdRequest, refusal: Refusal) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=refusal.error_code, producer_epoch=-1)
+
+
+def init_to_version(_: InitProducerIdRequest, response: InitProducerIdResponse, version: int) -> InitProducerIdResponse:
+    code = _known(response.error_code, version >= INIT_FENCED_FROM)
+    return response if code == response.error_code else replace(response, error_code=code)
 
 
 def offsets_refused(_: AddOffsetsToTxnRequest, refusal: Refusal) -> AddOffsetsToTxnResponse:

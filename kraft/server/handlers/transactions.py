@@ -15,7 +15,6 @@ from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
     EndTransaction,
-    InitProducerId,
     OpenTransaction,
     VerifiedPartitions,
     VerifyPartitions,
@@ -82,11 +81,6 @@ class TransactionsHandler:
         self._patterns = asyncio.Lock()
 
     # --- producers -----------------------------------------------------------------------------------------------
-
-    async def init_producer_id(self, command: InitProducerId) -> ProducerIdAndEpoch:
-        """Return the identity of a transactional producer. Raises Refusal."""
-        producer: ProducerIdAndEpoch = await self._coordinators.decide(command)
-        return producer
 
     async def add_partitions(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction: all, or none if one of them does not exist. Raises Refusal."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.add_partitions_to_txn import AddPartitionsToTxnApi
-from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
@@ -12,6 +11,5 @@ from kraft.wire.api_keys import ApiKey
 def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
     transactions = handlers.transactions
     return {
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.new, transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(transactions.add_partitions_of_producer),
     }

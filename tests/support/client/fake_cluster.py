@@ -19,7 +19,6 @@ from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
-from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.list_offsets import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
@@ -41,6 +40,7 @@ from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecords
 from kraft.wire.schema.describe_producers import ProducerState
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -317,13 +317,17 @@ class FakeBroker:
         return deleted_records(self.cluster, self.broker_id, request)
 
     def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
-        if request.transactional_id:
+        if request.transactional_id is not None:
             assert self.cluster.transactions is not None
-            return self.cluster.transactions.init_producer_id(self.broker_id, request)
+            return self.cluster.transactions.init_producer_id(self.broker_id, request, is_temporary=False)
         self.cluster.producer_ids += 1
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
         )
+
+    def init_temporary_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        assert self.cluster.transactions is not None
+        return self.cluster.transactions.init_producer_id(self.broker_id, request, is_temporary=True)
 
     def end_txn(self, request: EndTxnRequest) -> EndTxnResponse:
         assert self.cluster.transactions is not None

@@ -17,7 +17,6 @@ from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
     EndTransaction,
-    InitProducerId,
     OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
@@ -31,14 +30,15 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
 )
 from kraft.server.handlers.committed_offsets import transactional_commit_refused
+from kraft.server.handlers.producer_ids import init_command
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from tests.support.client.coordinators import found
 from tests.support.client.fake_timers import FakeTimers
@@ -100,21 +100,12 @@ class FakeTransactions:
         coordinators = (found(key, broker.broker_id, host) for key in request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
 
-    def init_producer_id(self, broker_id: int, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    def init_producer_id(
+        self, broker_id: int, request: InitProducerIdRequest, *, is_temporary: bool
+    ) -> InitProducerIdResponse:
         self.requests.append(request)
-        expected = None
-        if request.producer_id is not None and request.producer_epoch is not None:
-            expected = _identity(request.producer_id, request.producer_epoch)
-        command = InitProducerId(
-            transactional_id=request.transactional_id,
-            timeout_ms=request.transaction_timeout_ms,
-            expected=expected,
-            is_temporary=request.is_temporary,
-        )
-        try:
-            producer = self._answer(broker_id, command)
-        except Refusal as refusal:
-            return InitProducerIdResponse(error_code=refusal.error_code, error_message=refusal.message)
+        assert request.transactional_id is not None
+        producer = self._answer(broker_id, init_command(request, request.transactional_id, is_temporary=is_temporary))
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
         )
@@ -170,7 +161,7 @@ class FakeTransactions:
                     pending[request.group_id, TopicPartition(topic.name, each.partition_index)] = each.committed_offset
         return transactional_commit_refused(request, Refusal(code, ""))
 
-    def _answer(self, broker_id: int, command: InitProducerId | EndTransaction | CommitTransactions) -> Any:
+    def _answer(self, broker_id: int, command: TransactionCommand) -> Any:
         if broker_id != self.coordinator_id:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"broker {broker_id} does not coordinate the id")
         if self.refusals:

@@ -13,8 +13,8 @@ from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import ProducerTransactions, State
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.end_txn import EndTxnRequest
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 
 UNKNOWN_PRODUCER = [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 FENCED = [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]

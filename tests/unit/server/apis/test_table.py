@@ -68,7 +68,6 @@ NOT_YET = {
     ApiKey.ELECT_LEADERS,
     ApiKey.FETCH,
     ApiKey.HEARTBEAT,
-    ApiKey.INIT_PRODUCER_ID,
     ApiKey.JOIN_GROUP,
     ApiKey.LEAVE_GROUP,
     ApiKey.LIST_OFFSETS,

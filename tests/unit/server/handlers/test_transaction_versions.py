@@ -8,9 +8,11 @@ from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 END = EndTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, committed=True)
 ADD = AddOffsetsToTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, group_id="billing")
+INIT = InitProducerIdRequest(transactional_id="payments", transaction_timeout_ms=60_000)
 CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE)
 
 
@@ -21,6 +23,17 @@ def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_end(version: 
     is_old = version < 2 and code is ErrorCode.PRODUCER_FENCED
     expected = EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code)
     assert versions.end_to_version(END, refused, version) == expected
+
+
+@pytest.mark.parametrize("version", list(advertised_versions(ApiKey.INIT_PRODUCER_ID)))
+@pytest.mark.parametrize("code", CODES)
+def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_begin(version: int, code: ErrorCode) -> None:
+    refused = versions.init_refused(INIT, Refusal(code, "no"))
+    is_old = version < 4 and code is ErrorCode.PRODUCER_FENCED
+    expected = ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code
+    assert versions.init_to_version(INIT, refused, version) == InitProducerIdResponse(
+        error_code=expected, producer_epoch=-1
+    )
 
 
 @pytest.mark.parametrize("version", list(advertised_versions(ApiKey.ADD_OFFSETS_TO_TXN)))
