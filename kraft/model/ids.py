@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -56,6 +57,14 @@ class TopicPartition(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of each topic, in the order of their first mention."""
+    numbers: dict[str, list[int]] = {}
+    for each in partitions:
+        numbers.setdefault(each.topic, []).append(each.partition)
+    return numbers
 
 
 class TopicIdPartition(NamedTuple):

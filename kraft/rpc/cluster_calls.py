@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import transaction_partitions as transactions
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
@@ -17,6 +16,7 @@ from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.call import Call, Exchange, Packed, ServerStream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
 from kraft.rpc.replica_fetch_frames import request_pieces, response_pieces, unpack_request, unpack_response
+from kraft.wire.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kraft.wire.schema.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 # Only the active controller answers, except for FOLLOW_METADATA.
@@ -51,10 +51,7 @@ replaced, so the two are never taken for each other.
 """
 
 ADD_PARTITIONS_TO_TXN: Final = Call(
-    _REPLICATION,
-    "AddPartitionsToTxn",
-    transactions.AddPartitionsToTxnRequest,
-    transactions.AddPartitionsToTxnResponse,
+    _REPLICATION, "AddPartitionsToTxn", AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 )
 WRITE_TXN_MARKERS: Final = Call(_REPLICATION, "WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersResponse)
 LIST_PRODUCER_TRANSACTIONS: Final = Call(

@@ -6,6 +6,7 @@ from typing import Final
 
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, Transaction
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
 
 _ID_BYTES_MAX: Final = 2**15 - 1
 """Longest text of Kafka's records."""
@@ -34,6 +35,24 @@ def fenced(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
         f"epoch {producer.epoch} of producer id {producer.producer_id} is not the current one: another producer uses "
         f"transactional id {transactional_id!r}, or its transaction was aborted",
     )
+
+
+def answered(
+    code: ErrorCode, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
+) -> Refusal:
+    """Return what a coordinator has refused to a broker, which gets only the code."""
+    match code:
+        case ErrorCode.PRODUCER_FENCED:
+            return fenced(transactional_id, producer)
+        case ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return unknown_producer(transactional_id, producer)
+        case ErrorCode.CONCURRENT_TRANSACTIONS:
+            return being_completed(transactional_id)
+        case ErrorCode.TRANSACTION_ABORTABLE:
+            reason = f"{partition} is not part of the transaction of {transactional_id!r}, or finds no room: abort it"
+        case _:
+            reason = f"the coordinator of {transactional_id!r} has not accepted {partition}"
+    return Refusal(code, reason)
 
 
 def too_many_ids(transactional_id: str, memory_bytes: int, memory_bytes_max: int) -> Refusal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any, Final
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from kraft.coordinator.transactions.records import (
 )
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.metadata.persistent_maps import PersistentMap
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
 
 
 class Transactions(Struct, frozen=True, kw_only=True):
@@ -122,7 +121,5 @@ def tombstone(transactional_id: str) -> TransactionRecord:
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> tuple[PartitionsSchema, ...]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for each in sorted(partitions):
-        topics[each.topic].append(each.partition)
+    topics = numbers_by_topic(sorted(partitions))
     return tuple(PartitionsSchema(topic=topic, partition_ids=tuple(numbers)) for topic, numbers in topics.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
-from kraft.rpc.cluster_calls import LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
+from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
 from kraft.rpc.transaction_calls import (
     ABORT_TRANSACTION,
     COMMIT_TRANSACTIONS,
@@ -40,6 +40,25 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.producer_ids.init_temporary,
         needs=_IDENTITY,
+    ),
+    Api(
+        key=ApiKey.ADD_PARTITIONS_TO_TXN,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.transactions.add_partitions,
+        takes_context=True,
+        needs=(
+            Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+            Permission(Operation.WRITE, Resource.TOPIC),
+        ),
+        refused=versions.partitions_refused,
+        to_version=versions.partitions_to_version,
+    ),
+    Api(
+        call=ADD_PARTITIONS_TO_TXN,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.transactions.add_partitions_of_brokers,
+        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        visible_to=VisibleTo.NODES,
     ),
     Api(
         key=ApiKey.ADD_OFFSETS_TO_TXN,

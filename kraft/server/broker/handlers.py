@@ -130,7 +130,6 @@ class BrokerApis:
             plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),
             groups=self._coordinators.group_handlers(),
-            transactions=transactions.handler,
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
             forwarded=forwarded_handlers(config, self._forwarder),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),

@@ -10,10 +10,6 @@ from uuid import UUID
 from kraft.coordinator.shard import Context
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.ids import BrokerId
-from kraft.model.transaction_partitions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-)
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from kraft.rpc.peers import Connections, Unreachable
@@ -35,6 +31,7 @@ from kraft.server.coordinator.transaction_verifier import TransactionVerifier
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import AppendGroupMarker, TxnMarkersHandler
 from kraft.server.loop.threads import shut_down
+from kraft.wire.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kraft.wire.schema.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 Request = TypeVar("Request")

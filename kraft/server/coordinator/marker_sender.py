@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,7 +19,7 @@ from kraft.coordinator.transactions.markers import PendingMarkers, newly_prepare
 from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, TopicPartition
+from kraft.model.ids import BrokerId, TopicPartition, numbers_by_topic
 from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.completions import Completions
 from kraft.server.coordinator.transaction_kind import TransactionHost
@@ -226,14 +225,13 @@ def _key(marker: _Marker) -> tuple[str, int, TopicPartition]:
 
 def _message(host: TransactionHost, transaction: PendingMarkers, markers: Iterable[_Marker]) -> WritableTxnMarker:
     """Return a transaction's marker for these partitions, which are sorted."""
-    by_topic = groupby((marker.partition for marker in markers), key=lambda each: each.topic)
+    numbers = numbers_by_topic(marker.partition for marker in markers)
     return WritableTxnMarker(
         producer_id=transaction.producer.producer_id,
         producer_epoch=transaction.producer.epoch,
         transaction_result=transaction.commit,
         topics=tuple(
-            WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(each.partition for each in partitions))
-            for topic, partitions in by_topic
+            WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(each)) for topic, each in numbers.items()
         ),
         coordinator_epoch=host.partition.leader_epoch,
         transaction_version=transaction.transaction_version,

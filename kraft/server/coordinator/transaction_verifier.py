@@ -11,20 +11,21 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Final, NamedTuple
 
 from kraft.coordinator.group_partition import partition_of
-from kraft.coordinator.transactions.refusals import id_error
+from kraft.coordinator.transactions.added_partitions import partitions_of, topics_of
+from kraft.coordinator.transactions.refusals import answered, id_error
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transaction_partitions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    TransactionToVerify,
-    VerifiedTransaction,
-)
+from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from kraft.rpc.peers import Unreachable
 from kraft.server.loop import background
+from kraft.wire.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTransaction,
+)
 
 TRANSACTIONS_PER_REQUEST: Final = 500
 
@@ -37,9 +38,12 @@ Ask = Callable[[BrokerId, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToT
 """Sends a request to a broker. Raises Unreachable or Refusal."""
 
 
+Refused = Mapping[TopicPartition, Refusal]
+
+
 class _Waiting(NamedTuple):
-    transaction: TransactionToVerify
-    result: asyncio.Future[VerifiedTransaction]
+    transaction: AddPartitionsToTxnTransaction
+    result: asyncio.Future[Refused]
 
 
 class TransactionVerifier:
@@ -60,7 +64,7 @@ class TransactionVerifier:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-    ) -> Mapping[TopicPartition, Refusal]:
+    ) -> Refused:
         """Return what the coordinator refuses. With `adds`, the other partitions are in the transaction from now on.
 
         The codes are the coordinator's; COORDINATOR_NOT_AVAILABLE if it is unknown or does not answer. The markers of
@@ -68,26 +72,27 @@ class TransactionVerifier:
         """
         if (refusal := id_error(transactional_id)) is not None:
             return dict.fromkeys(partitions, refusal)
-        asked = TransactionToVerify(
+        asked = AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             verify_only=not adds,
-            partitions=tuple(PartitionName(topic=each.topic, partition=each.partition) for each in partitions),
+            topics=topics_of(partitions),
         )
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LAST_TRANSACTION_S_MAX
         while True:
-            result = await self._verified(asked)
-            if result.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS or loop.time() >= until_s:
-                return _refused(partitions, result)
+            refused = await self._refused(asked)
+            codes = {each.error_code for each in refused.values()}
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes or loop.time() >= until_s:
+                return refused
             await asyncio.sleep(LAST_TRANSACTION_POLL_S)
 
-    async def _verified(self, asked: TransactionToVerify) -> VerifiedTransaction:
+    async def _refused(self, asked: AddPartitionsToTxnTransaction) -> Refused:
         coordinator = self._coordinator(asked.transactional_id)
         if coordinator is None or self._is_closed:
             problem = "this broker is stopping" if self._is_closed else f"{TRANSACTIONS_TOPIC} has no leader for the id"
-            return VerifiedTransaction(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=problem)
+            return _unavailable(asked, problem)
         waiting = _Waiting(asked, asyncio.get_running_loop().create_future())
         self._queues[coordinator].append(waiting)
         if coordinator not in self._asking:
@@ -123,12 +128,13 @@ class TransactionVerifier:
             self._asking.discard(coordinator)
             _stop(taken)
 
-    async def _results(self, coordinator: BrokerId, taken: Sequence[_Waiting]) -> Sequence[VerifiedTransaction]:
-        request = AddPartitionsToTxnRequest(transactions=tuple(waiting.transaction for waiting in taken))
+    async def _results(self, coordinator: BrokerId, taken: Sequence[_Waiting]) -> list[Refused]:
+        transactions = tuple(waiting.transaction for waiting in taken)
         try:
-            return (await self._ask(coordinator, request)).transactions
+            response = await self._ask(coordinator, AddPartitionsToTxnRequest(transactions=transactions))
         except (Unreachable, Refusal) as error:
-            return [_failed(f"broker {coordinator}: {error}")] * len(taken)
+            return [_unavailable(each, f"broker {coordinator}: {error}") for each in transactions]
+        return list(map(_refused, transactions, response.results_by_transaction))
 
     async def close(self) -> None:
         """End. Everything that waits is refused."""
@@ -141,25 +147,25 @@ class TransactionVerifier:
 
 
 def _stop(asked: Collection[_Waiting]) -> None:
-    _answer(asked, [_failed("this broker is stopping")] * len(asked))
+    _answer(asked, [_unavailable(waiting.transaction, "this broker is stopping") for waiting in asked])
 
 
-def _failed(reason: str) -> VerifiedTransaction:
-    return VerifiedTransaction(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=reason)
+def _unavailable(asked: AddPartitionsToTxnTransaction, reason: str) -> Refused:
+    return dict.fromkeys(partitions_of(asked.topics), Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
 
 
-def _answer(asked: Iterable[_Waiting], results: Iterable[VerifiedTransaction]) -> None:
+def _answer(asked: Iterable[_Waiting], results: Iterable[Refused]) -> None:
     for waiting, result in zip(asked, results, strict=True):
         # A producer may have disconnected.
         if not waiting.result.done():
             waiting.result.set_result(result)
 
 
-def _refused(partitions: Sequence[TopicPartition], result: VerifiedTransaction) -> Mapping[TopicPartition, Refusal]:
-    if result.error_code is not ErrorCode.NONE:
-        return dict.fromkeys(partitions, Refusal(result.error_code, result.error_message))
+def _refused(asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult) -> Refused:
+    producer = ProducerIdAndEpoch(ProducerId(asked.producer_id), ProducerEpoch(asked.producer_epoch))
+    codes = (each.partition_error_code for topic in result.topic_results for each in topic.results_by_partition)
     return {
-        partition: Refusal(code, f"{partition} is not part of the transaction")
-        for partition, code in zip(partitions, result.partition_error_codes, strict=True)
-        if code is not ErrorCode.NONE
+        partition: answered(error_code(code), asked.transactional_id, producer, partition)
+        for partition, code in zip(partitions_of(asked.topics), codes, strict=True)
+        if code != ErrorCode.NONE
     }

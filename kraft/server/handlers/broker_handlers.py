@@ -21,7 +21,6 @@ from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from kraft.server.handlers.transactions import TransactionsHandler
 
 
 class ForwardedHandlers(Struct, frozen=True, kw_only=True):
@@ -62,7 +61,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     """Answers with the addresses of one listener; each listener has its own."""
 
     groups: GroupHandlers
-    transactions: TransactionsHandler
     list_offsets: ListOffsetsHandler
     forwarded: ForwardedHandlers
     quorum: QuorumHandler
@@ -79,7 +77,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.plain_records.served(),
             *self.metadata.served(),
             *self.groups.served(),
-            *self.transactions.served(),
             *self.list_offsets.served(),
             *self.forwarded.served(),
             *self.quorum.served(),

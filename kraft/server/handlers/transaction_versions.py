@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.coordinator.transactions.added_partitions import partitions_of, results_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.declaration import replace
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kraft.wire.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+PARTITIONS_FENCED_FROM: Final = 2
+"""First version of AddPartitionsToTxn that has PRODUCER_FENCED."""
 
 INIT_FENCED_FROM: Final = 4
 """First version of InitProducerId that has PRODUCER_FENCED."""
@@ -27,6 +32,20 @@ def init_refused(_: InitProducerIdRequest, refusal: Refusal) -> InitProducerIdRe
 def init_to_version(_: InitProducerIdRequest, response: InitProducerIdResponse, version: int) -> InitProducerIdResponse:
     code = _known(response.error_code, version >= INIT_FENCED_FROM)
     return response if code == response.error_code else replace(response, error_code=code)
+
+
+def partitions_refused(request: AddPartitionsToTxnRequest, refusal: Refusal) -> AddPartitionsToTxnResponse:
+    """Return the code for each partition of a producer's request, and for a broker's as a whole."""
+    topics, code = request.v3_and_below_topics, refusal.error_code
+    results = results_of(topics, dict.fromkeys(partitions_of(topics), code))
+    return AddPartitionsToTxnResponse(error_code=code, results_by_topic_v3_and_below=results)
+
+
+def partitions_to_version(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, version: int
+) -> AddPartitionsToTxnResponse:
+    code = _known(response.error_code, version >= PARTITIONS_FENCED_FROM)
+    return response if code == response.error_code else partitions_refused(request, Refusal(ErrorCode(code), ""))
 
 
 def offsets_refused(_: AddOffsetsToTxnRequest, refusal: Refusal) -> AddOffsetsToTxnResponse:

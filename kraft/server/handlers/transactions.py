@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
 from kraft.coordinator.name_regex import NameRegex, regex_error
+from kraft.coordinator.transactions.added_partitions import partitions_of, results_of
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
     AddPartitions,
@@ -24,30 +24,28 @@ from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAnd
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
 from kraft.model.producer_transactions import (
     ProducerTransaction,
     ProducerTransactionsRequest,
     ProducerTransactionsResponse,
 )
 from kraft.model.request_context import RequestContext
-from kraft.model.transaction_partitions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    TransactionToVerify,
-    VerifiedTransaction,
-)
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
 )
-from kraft.rpc.call import Served
-from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import describe_transactions as describing
 from kraft.wire.schema import list_transactions as listing
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kraft.wire.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTransaction,
+)
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 TRANSACTIONS_AT_ONCE: Final = 500
@@ -57,6 +55,9 @@ PATTERN_LOOKS_MAX: Final = 50_000_000
 """Work of one request with a pattern, as `NameRegex.looks`: some seconds. A usual pattern needs one look for each
 character, so 100,000 ids of 50 characters take a tenth of it.
 """
+
+BROKERS_ADD_FROM: Final = 4
+"""First version of AddPartitionsToTxn that only brokers send (KIP-890)."""
 
 END_BUMPS_FROM: Final = 5
 """First version of EndTxn whose producers expect another epoch after each transaction (KIP-890)."""
@@ -82,7 +83,26 @@ class TransactionsHandler:
 
     # --- producers -----------------------------------------------------------------------------------------------
 
-    async def add_partitions(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+    async def add_partitions(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> AddPartitionsToTxnResponse:
+        """Add partitions to a producer's transaction, after a short wait if its last one is being completed.
+
+        Versions of brokers, which use gRPC here, are refused to every producer. Raises Refusal.
+        """
+        if context.version >= BROKERS_ADD_FROM:
+            raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of the cluster may send this version")
+        topics = request.v3_and_below_topics
+        command = AddPartitions(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer=_producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            partitions=frozenset(partitions_of(topics)),
+            client_version=0,
+        )
+        codes = await self._coordinators.after_last(command.transactional_id, lambda: self._add(command))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_of(topics, codes))
+
+    async def _add(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction: all, or none if one of them does not exist. Raises Refusal."""
         unknown = {each for each in command.partitions if not self._exists(each)}
         if unknown:
@@ -92,10 +112,6 @@ class TransactionsHandler:
             }
         await self._coordinators.decide(command)
         return dict.fromkeys(command.partitions, ErrorCode.NONE)
-
-    async def add_partitions_of_producer(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
-        """Do the same as `add_partitions`, after a short wait if the producer's last transaction is being completed."""
-        return await self._coordinators.after_last(command.transactional_id, lambda: self.add_partitions(command))
 
     async def add_offsets(self, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """Add the partition of a group's offsets to a transaction, after the same wait. Raises Refusal."""
@@ -144,35 +160,36 @@ class TransactionsHandler:
 
     async def add_partitions_of_brokers(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         """Add partitions to transactions, or verify them, before their leaders append (KIP-890)."""
-        asked, answers = iter(request.transactions), list[VerifiedTransaction]()
+        asked, results = iter(request.transactions), list[AddPartitionsToTxnResult]()
         while piece := tuple(islice(asked, VERIFIED_AT_ONCE)):
             # Not one after the other: each may wait for the commit of its partitions.
-            answers += await asyncio.gather(*map(self._verified, piece))
-        return AddPartitionsToTxnResponse(transactions=tuple(answers))
+            results += await asyncio.gather(*map(self._verified, piece))
+        return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
 
-    async def _verified(self, asked: TransactionToVerify) -> VerifiedTransaction:
-        partitions = [TopicPartition(each.topic, each.partition) for each in asked.partitions]
+    async def _verified(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+        partitions = frozenset(partitions_of(asked.topics))
         producer = _producer(asked.producer_id, asked.producer_epoch)
+        codes: Mapping[TopicPartition, ErrorCode]
         try:
             if asked.verify_only:
                 verified: VerifiedPartitions = await self._coordinators.decide(
-                    VerifyPartitions(
-                        transactional_id=asked.transactional_id, producer=producer, partitions=frozenset(partitions)
-                    )
+                    VerifyPartitions(transactional_id=asked.transactional_id, producer=producer, partitions=partitions)
                 )
                 codes = verified.errors
             else:
-                codes = await self.add_partitions(
+                codes = await self._add(
                     AddPartitions(
                         transactional_id=asked.transactional_id,
                         producer=producer,
-                        partitions=frozenset(partitions),
+                        partitions=partitions,
                         client_version=EPOCH_BUMP,
                     )
                 )
         except Refusal as refusal:
-            return VerifiedTransaction(error_code=refusal.error_code, error_message=refusal.message)
-        return VerifiedTransaction(partition_error_codes=tuple(codes[each] for each in partitions))
+            codes = dict.fromkeys(partitions, refusal.error_code)
+        return AddPartitionsToTxnResult(
+            transactional_id=asked.transactional_id, topic_results=results_of(asked.topics, codes)
+        )
 
     def _exists(self, partition: TopicPartition) -> bool:
         topic = self._image().topic(partition.topic)
@@ -281,13 +298,6 @@ class TransactionsHandler:
             topics=_topics(transaction.partitions),
         )
 
-    # --- gRPC ----------------------------------------------------------------------------------------------------
-
-    def served(self) -> list[Served]:
-        return [
-            ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),
-        ]
-
 
 def _producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
@@ -302,7 +312,5 @@ def _pattern(pattern: str) -> NameRegex | None:
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> tuple[describing.TopicData, ...]:
-    numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for each in sorted(partitions):
-        numbers[each.topic].append(each.partition)
+    numbers = numbers_by_topic(sorted(partitions))
     return tuple(describing.TopicData(topic=topic, partitions=tuple(found)) for topic, found in numbers.items())

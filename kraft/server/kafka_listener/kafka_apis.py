@@ -21,7 +21,6 @@ from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import kafka_admin_apis
 from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
-from kraft.server.kafka_listener.kafka_transaction_apis import kafka_transaction_apis
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
@@ -73,7 +72,6 @@ def kafka_apis(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),
         **kafka_group_apis(handlers.groups),
-        **kafka_transaction_apis(handlers),
         **kafka_admin_apis(
             handlers,
             broker_id=surroundings.broker_id,

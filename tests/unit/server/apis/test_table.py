@@ -57,7 +57,6 @@ def test_clients_see_what_the_gatekeeper_lets_them_call(api: Api[Any, Any]) -> N
 
 
 NOT_YET = {
-    ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.API_VERSIONS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,

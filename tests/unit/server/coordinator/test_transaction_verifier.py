@@ -5,19 +5,20 @@ from itertools import chain
 
 import pytest
 
+from kraft.coordinator.transactions.added_partitions import partitions_of, results_of
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicId, TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.model.transaction_partitions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    TransactionToVerify,
-    VerifiedTransaction,
-)
 from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.transaction_verifier import TRANSACTIONS_PER_REQUEST, TransactionVerifier
+from kraft.wire.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.replicas import settle
 from tests.unit.server.coordinator.transacting import ID, STATE, orders
@@ -46,15 +47,13 @@ class Coordinators:
             await self.holds.wait()
         if self.failure is not None:
             raise self.failure
-        return AddPartitionsToTxnResponse(transactions=tuple(map(self._answer, request.transactions)))
+        return AddPartitionsToTxnResponse(results_by_transaction=tuple(map(self._answer, request.transactions)))
 
-    def _answer(self, asked: TransactionToVerify) -> VerifiedTransaction:
-        if (code := self.refusals.get(asked.transactional_id)) is not None:
-            return VerifiedTransaction(error_code=code, error_message="no")
-        return VerifiedTransaction(
-            partition_error_codes=tuple(
-                self.codes.get(TopicPartition(each.topic, each.partition), ErrorCode.NONE) for each in asked.partitions
-            )
+    def _answer(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+        code = self.refusals.get(asked.transactional_id, ErrorCode.NONE)
+        codes = {each: self.codes.get(each, code) for each in partitions_of(asked.topics)}
+        return AddPartitionsToTxnResult(
+            transactional_id=asked.transactional_id, topic_results=results_of(asked.topics, codes)
         )
 
     async def verify(
@@ -68,12 +67,12 @@ class Coordinators:
 async def test_the_coordinator_of_the_id_is_asked_for_all_partitions_at_once(adds: bool) -> None:
     coordinators = Coordinators()
     assert await coordinators.verify(ORDERS_0, ORDERS_1, epoch=3, adds=adds) == {}
-    asked = TransactionToVerify(
+    asked = AddPartitionsToTxnTransaction(
         transactional_id=ID,
         producer_id=7,
         producer_epoch=3,
         verify_only=not adds,
-        partitions=(PartitionName(topic="orders", partition=0), PartitionName(topic="orders", partition=1)),
+        topics=(AddPartitionsToTxnTopic(name="orders", partitions=(0, 1)),),
     )
     assert coordinators.requests == [(2, AddPartitionsToTxnRequest(transactions=(asked,)))]
 
@@ -95,6 +94,22 @@ async def test_a_refused_transaction_refuses_all_its_partitions_and_no_others() 
     )
     assert refused == dict.fromkeys((ORDERS_0, ORDERS_1), ErrorCode.PRODUCER_FENCED)
     assert accepted == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (ErrorCode.PRODUCER_FENCED, "epoch 0 of producer id 7 is not the current one: another producer uses"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, "producer id 7 does not belong to transactional id 'payments'"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction of 'payments' is being completed"),
+        (ErrorCode.NOT_COORDINATOR, "the coordinator of 'payments' has not accepted orders-0"),
+    ],
+)
+async def test_a_refusal_says_why(code: ErrorCode, reason: str) -> None:
+    coordinators = Coordinators()
+    coordinators.refusals[ID] = code
+    with pytest.raises(Refusal, match=f"{code.name}: {reason}"):
+        await coordinators.verifier.verify_one(ID, 7, 0, ORDERS_0, adds=False)
 
 
 @pytest.mark.parametrize("failure", [Unreachable("broker 2", "gone"), Refusal(ErrorCode.UNSUPPORTED_VERSION, "old")])

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.coordinator.transactions.added_partitions import topics_of
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
 from kraft.server.handlers import transaction_versions as versions
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kraft.wire.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 END = EndTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, committed=True)
 ADD = AddOffsetsToTxnRequest(transactional_id="payments", producer_id=7, producer_epoch=2, group_id="billing")
 INIT = InitProducerIdRequest(transactional_id="payments", transaction_timeout_ms=60_000)
+TOPICS = topics_of([TopicPartition("parcels", 1), TopicPartition("parcels", 0), TopicPartition("orders", 2)])
 CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE)
 
 
@@ -33,6 +37,30 @@ def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_begin(version
     expected = ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code
     assert versions.init_to_version(INIT, refused, version) == InitProducerIdResponse(
         error_code=expected, producer_epoch=-1
+    )
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("code", CODES)
+def test_old_clients_know_a_fenced_producer_by_its_epoch_when_they_write(version: int, code: ErrorCode) -> None:
+    request = AddPartitionsToTxnRequest(v3_and_below_topics=TOPICS)
+    response = versions.partitions_to_version(request, versions.partitions_refused(request, Refusal(code, "")), version)
+    is_old = version < 2 and code is ErrorCode.PRODUCER_FENCED
+    expected = ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code
+    assert [
+        (topic.name, each.partition_index, each.partition_error_code)
+        for topic in response.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ] == [("parcels", 1, expected), ("parcels", 0, expected), ("orders", 2, expected)]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_versions_of_brokers_are_refused_as_a_whole(version: int) -> None:
+    refused = versions.partitions_refused(
+        AddPartitionsToTxnRequest(), Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "")
+    )
+    assert versions.partitions_to_version(AddPartitionsToTxnRequest(), refused, version) == AddPartitionsToTxnResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     )
 
 

@@ -1,25 +1,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from uuid import UUID
 
 import pytest
 
-from kraft.coordinator.transactions.commands import AddPartitions
+from kraft.coordinator.transactions.added_partitions import topics_of
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, TransactionState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicId, TopicPartition
-from kraft.model.partitions import PartitionName
 from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
 from kraft.model.request_context import RequestContext
-from kraft.model.transaction_partitions import AddPartitionsToTxnRequest, TransactionToVerify, VerifiedTransaction
 from kraft.server.coordinator.completions import COMPLETION_S_MAX
 from kraft.server.handlers import transactions
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.wire.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kraft.wire.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, TopicData
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.list_transactions import ListTransactionsRequest
@@ -42,27 +46,36 @@ class Handling(Transacting):
 
 
 def asked(
-    producer: ProducerIdAndEpoch, *names: PartitionName, transactional_id: str = ID, adds: bool = False
-) -> TransactionToVerify:
-    return TransactionToVerify(
+    producer: ProducerIdAndEpoch, *partitions: TopicPartition, transactional_id: str = ID, adds: bool = False
+) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         verify_only=not adds,
-        partitions=names or (PartitionName(topic="orders", partition=0),),
+        topics=topics_of(partitions or orders(0)),
     )
 
 
-def accepted(count: int = 1) -> VerifiedTransaction:
-    return VerifiedTransaction(partition_error_codes=(ErrorCode.NONE,) * count)
+def codes(results: Iterable[AddPartitionsToTxnTopicResult]) -> list[int]:
+    """Return the codes of all partitions, in order."""
+    return [each.partition_error_code for topic in results for each in topic.results_by_partition]
+
+
+async def answers(broker: Handling, request: AddPartitionsToTxnRequest) -> list[list[int]]:
+    """Return the codes of the partitions of each transaction."""
+    results = (await broker.handler.add_partitions_of_brokers(request)).results_by_transaction
+    assert [each.transactional_id for each in results] == [each.transactional_id for each in request.transactions]
+    return [codes(each.topic_results) for each in results]
 
 
 def other(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(ProducerId(producer.producer_id), ProducerEpoch(producer.epoch + 1))
 
 
-ORDERS_1 = PartitionName(topic="orders", partition=1)
-NOWHERE = PartitionName(topic="nowhere", partition=0)
+OF_PRODUCERS = RequestContext(version=3)
+ORDERS_0, ORDERS_1 = sorted(orders(0, 1))
+NOWHERE, BEYOND = TopicPartition("nowhere", 0), TopicPartition("orders", 9)
 
 
 # --- producers -------------------------------------------------------------------------------------------------------
@@ -71,16 +84,12 @@ NOWHERE = PartitionName(topic="nowhere", partition=0)
 async def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
     async with Handling(tmp_path) as broker:
         producer = await broker.init()
-        nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("orders", 9)
-        command = AddPartitions(
-            transactional_id=ID, producer=producer, partitions=orders(0) | {nowhere, beyond}, client_version=0
-        )
-        (existing,) = orders(0)
-        assert await broker.handler.add_partitions(command) == {
-            existing: ErrorCode.OPERATION_NOT_ATTEMPTED,
-            nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            beyond: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
+        response = await broker.handler.add_partitions(adding(producer, ORDERS_0, BEYOND, NOWHERE), OF_PRODUCERS)
+        assert codes(response.results_by_topic_v3_and_below) == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
         assert broker.transaction().state is TransactionState.EMPTY
 
 
@@ -108,9 +117,27 @@ async def test_offsets_are_added_once_their_topic_exists(tmp_path: Path) -> None
         assert broker.creations == 1
 
 
-def next_of(producer: ProducerIdAndEpoch, *numbers: int) -> AddPartitions:
-    after = ProducerIdAndEpoch(producer.producer_id, ProducerEpoch(producer.epoch + 1))
-    return AddPartitions(transactional_id=ID, producer=after, partitions=orders(*numbers), client_version=0)
+def adding(producer: ProducerIdAndEpoch, *partitions: TopicPartition) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=topics_of(partitions),
+    )
+
+
+def next_of(producer: ProducerIdAndEpoch, *numbers: int) -> AddPartitionsToTxnRequest:
+    return adding(other(producer), *orders(*numbers))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_versions_of_brokers_are_refused_to_producers(tmp_path: Path, version: int) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.init()
+        for request in (adding(producer, ORDERS_0), AddPartitionsToTxnRequest(transactions=(asked(producer),))):
+            with pytest.raises(Refusal, match="CLUSTER_AUTHORIZATION_FAILED"):
+                await broker.handler.add_partitions(request, RequestContext(version=version))
+        assert broker.transaction().state is TransactionState.EMPTY
 
 
 async def test_a_producer_s_next_transaction_begins_as_soon_as_the_last_one_is_complete(tmp_path: Path) -> None:
@@ -119,11 +146,11 @@ async def test_a_producer_s_next_transaction_begins_as_soon_as_the_last_one_is_c
         producer = await broker.begin(orders(0, 1))
         await broker.end(producer)
         began_s = asyncio.get_running_loop().time()
-        adding = asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, 1)))
+        adding = asyncio.create_task(broker.handler.add_partitions(next_of(producer, 1), OF_PRODUCERS))
         await asyncio.sleep(COMPLETION_S_MAX / 2)
         assert not adding.done()
         broker.leaders.holds.set()
-        assert await adding == dict.fromkeys(orders(1), ErrorCode.NONE)
+        assert codes((await adding).results_by_topic_v3_and_below) == [ErrorCode.NONE]
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(COMPLETION_S_MAX / 2)
         assert broker.transaction().partitions == orders(1)
 
@@ -138,9 +165,9 @@ async def test_a_producer_waits_for_all_markers_of_its_last_transaction_and_only
         for _ in range(2):
             began_s = asyncio.get_running_loop().time()
             with pytest.raises(Refusal, match="CONCURRENT_TRANSACTIONS"):
-                await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+                await broker.handler.add_partitions(next_of(producer, 1), OF_PRODUCERS)
             assert asyncio.get_running_loop().time() - began_s == pytest.approx(COMPLETION_S_MAX)
-        await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+        await broker.handler.add_partitions(next_of(producer, 1), OF_PRODUCERS)
         assert broker.transaction().partitions == orders(1)
 
 
@@ -159,13 +186,13 @@ async def test_a_producer_that_waits_learns_that_the_coordinator_has_moved(tmp_p
         broker.leaders.holds = asyncio.Event()
         producer = await broker.begin(orders(0))
         await broker.end(producer)
-        adding = asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, 1)))
+        adding = asyncio.create_task(broker.handler.add_partitions(next_of(producer, 1), OF_PRODUCERS))
         await settle()
         follow(broker.partition, epoch=2)
         with pytest.raises(Refusal, match="CONCURRENT_TRANSACTIONS"):
             await adding
         with pytest.raises(Refusal, match="NOT_COORDINATOR"):
-            await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+            await broker.handler.add_partitions(next_of(producer, 1), OF_PRODUCERS)
 
 
 async def test_a_producer_that_disconnects_while_it_waits_adds_nothing(tmp_path: Path) -> None:
@@ -174,7 +201,7 @@ async def test_a_producer_that_disconnects_while_it_waits_adds_nothing(tmp_path:
         producer = await broker.begin(orders(0))
         await broker.end(producer)
         adding = [
-            asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, number)))
+            asyncio.create_task(broker.handler.add_partitions(next_of(producer, number), OF_PRODUCERS))
             for number in (0, 1)
         ]
         await settle()
@@ -193,7 +220,7 @@ async def test_brokers_verify_and_add_many_transactions_each_with_its_answer(tmp
         adding = await broker.begin(orders(0), "refunds")
         request = AddPartitionsToTxnRequest(
             transactions=(
-                asked(producer, PartitionName(topic="orders", partition=0), ORDERS_1),
+                asked(producer, ORDERS_0, ORDERS_1),
                 asked(adding, ORDERS_1, transactional_id="refunds", adds=True),
                 asked(adding, ORDERS_1, NOWHERE, transactional_id="refunds", adds=True),
                 asked(other(producer)),
@@ -201,19 +228,15 @@ async def test_brokers_verify_and_add_many_transactions_each_with_its_answer(tmp
                 asked(producer, transactional_id=""),
             )
         )
-        verified, added, partly, fenced, unknown, empty = (
-            await broker.handler.add_partitions_of_brokers(request)
-        ).transactions
-        assert verified == VerifiedTransaction(partition_error_codes=(ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE))
-        assert added == accepted()
-        assert partly.partition_error_codes == (
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        )
+        assert await answers(broker, request) == [
+            [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE],
+            [ErrorCode.NONE],
+            [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+            [ErrorCode.PRODUCER_FENCED],
+            [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
+            [ErrorCode.INVALID_REQUEST],
+        ]
         assert broker.transaction("refunds").partitions == orders(0, 1)
-        assert fenced.error_code is ErrorCode.PRODUCER_FENCED
-        assert unknown.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert empty.error_code is ErrorCode.INVALID_REQUEST
 
 
 async def test_the_partitions_of_many_transactions_are_committed_together(tmp_path: Path) -> None:
@@ -227,11 +250,11 @@ async def test_the_partitions_of_many_transactions_are_committed_together(tmp_pa
         request = AddPartitionsToTxnRequest(
             transactions=tuple(asked(producers[each], transactional_id=each, adds=True) for each in ids)
         )
-        answering = asyncio.create_task(broker.handler.add_partitions_of_brokers(request))
+        answering = asyncio.create_task(answers(broker, request))
         await settle()
         broker.catch_up()
         async with asyncio.timeout(60):
-            assert (await answering).transactions == (accepted(),) * 20
+            assert await answering == [[ErrorCode.NONE]] * 20
 
 
 async def test_the_answers_of_a_large_request_come_in_its_order(
@@ -242,8 +265,7 @@ async def test_the_answers_of_a_large_request_come_in_its_order(
         producer = await broker.begin(orders(0))
         ids = [ID if number % 3 else "unknown" for number in range(10)]
         request = AddPartitionsToTxnRequest(transactions=tuple(asked(producer, transactional_id=each) for each in ids))
-        answers = (await broker.handler.add_partitions_of_brokers(request)).transactions
-        assert [each.error_code is ErrorCode.NONE for each in answers] == [each == ID for each in ids]
+        assert [each == [ErrorCode.NONE] for each in await answers(broker, request)] == [each == ID for each in ids]
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
