@@ -1,19 +1,37 @@
-"""Interface by which the parts of an admin client send requests; `Admin` implements it."""
+"""Requests of an admin client: to any broker, to the active controller, to each broker, or to coordinators and leaders.
+
+`Admin` holds an `AdminCalls`. Its methods are the functions of the `*_admin` modules beside this one, which get the
+admin client as their first argument.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
-from kraft.client.cluster.any_broker import AnyBroker
+from kraft.client.aio.dropped import close_when_dropped
+from kraft.client.aio.record_deletion import RecordDeletion
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, check
+from kraft.client.cluster.controller_watch import watched
 from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.leader_calls import LeaderCalls
+from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.cluster.network import Network
+from kraft.client.cluster.offset_lookup import OffsetLookup
 from kraft.client.cluster.ports import Connections, Node
 from kraft.client.model.arguments import checked_names
-from kraft.model.errors import KraftError, Refusal
-from kraft.model.metadata import MetadataResponse
+from kraft.client.model.errors import ClientClosed, NoActiveController
+from kraft.client.model.settings import AdminSettings
+from kraft.client.sans_io.backoff import Backoff
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.find_coordinator import CoordinatorType
+from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.rpc.call import Call
+from kraft.rpc.calls import DESCRIBE_QUORUM
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -24,55 +42,144 @@ IDS_AT_ONCE: Final = 32
 """Groups or transactional ids about which requests are sent at the same time."""
 
 
-class AdminCalls(ABC):
-    """Calls to any broker, to the active controller, or to one broker."""
+class AdminClient(Protocol):
+    """An admin client, as the functions know it that are its methods."""
 
-    @abstractmethod
-    async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
-        """Return the brokers and the topics of the cluster."""
+    @property
+    def calls(self) -> AdminCalls: ...
 
-    @abstractmethod
-    async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
-        """Send a request that the active controller decides."""
 
-    @abstractmethod
-    async def _ask_admin(
-        self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
-    ) -> Answer:
-        """Try one broker after the other until one answers or the timeout passes."""
+def _accept(_response: object) -> None:
+    """Check nothing."""
 
-    @abstractmethod
-    def _at(self, address: str) -> tuple[Connections, AnyBroker]:
-        """Return the connections, and retries at this address alone."""
 
-    @abstractmethod
-    def _timeout(self, timeout_ms: int | None) -> int:
-        """Return the caller's timeout, or the Admin's default."""
+class AdminCalls:
+    """What an admin client sends requests with. Opens its connections with the first one."""
 
-    @abstractmethod
-    def _deadline_ms(self, timeout_ms: int | None) -> int:
-        """Return when the timeout, or the Admin's default, ends on the client's clock."""
+    def __init__(self, settings: AdminSettings, network: Network) -> None:
+        self._settings = settings
+        self._network = network
+        self._connections: Connections | None = None
+        self._metadata: MetadataCache | None = None
+        self._when_dropped: weakref.finalize[..., Any] | None = None
+        self._coordinators: dict[CoordinatorType, Coordinators] = {}
+        self._is_closed = False
+        self.transaction_partitions = 0
+        """Partitions of `__transaction_state`; 0 until they have been counted."""
 
-    @abstractmethod
-    def _left_ms(self, deadline_ms: int) -> int:
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._metadata is not None and self._connections is not None:
+            connections, self._connections = self._connections, None
+            if self._when_dropped is not None:
+                self._when_dropped.detach()
+            await _close(self._metadata, connections)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def timeout(self, timeout_ms: int | None) -> int:
+        """Return the caller's timeout, or default.api.timeout.ms."""
+        return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def deadline_ms(self, timeout_ms: int | None) -> int:
+        """Return when the timeout ends on the client's clock."""
+        return self._network.clock.monotonic_ms() + self.timeout(timeout_ms)
+
+    def left_ms(self, deadline_ms: int) -> int:
         """Return the time until the deadline, at least 1 ms."""
+        return max(1, deadline_ms - self._network.clock.monotonic_ms())
 
-    @abstractmethod
-    async def _watched(self, call: Coroutine[Any, Any, Answer], timeout_ms: int | None) -> Answer:
+    # --- to any broker, or to the active controller -----------------------------------------------------------
+
+    async def ask(
+        self,
+        call: Call[Request, Response],
+        request: Request,
+        timeout_ms: int | None,
+        check_response: Callable[[Response], None] = _accept,
+    ) -> Response:
+        """Send the request to one broker after the other, until one answers or the timeout passes.
+
+        A retriable Refusal that `check_response` raises counts as no answer; any other is raised.
+        """
+        return await self._first(call, lambda _: request, self.timeout(timeout_ms), ATTEMPT_MAX_MS, check_response)
+
+    async def change(
+        self,
+        call: Call[Request, Response],
+        request_of: Callable[[int], Request],
+        timeout_ms: int | None,
+        check_response: Callable[[Response], None] = _accept,
+    ) -> Response:
+        """Send a request that the active controller decides, as `ask` does; `request_of` gets the attempt's timeout.
+
+        The quorum commits the change before the response, so one attempt gets more time.
+        """
+        attempt_ms = self._settings.request_timeout_ms
+        answer = self._first(call, request_of, self.timeout(timeout_ms), attempt_ms, check_response)
+        return await self.watched(answer, timeout_ms)
+
+    async def _first(
+        self,
+        call: Call[Request, Response],
+        request_of: Callable[[int], Request],
+        timeout_ms: int,
+        attempt_ms: int,
+        check_response: Callable[[Response], None],
+    ) -> Response:
+        metadata, connections = self._started()
+
+        async def ask_at(address: str, timeout_s: float) -> Response:
+            response = await connections.peer(address).call(call, request_of(int(timeout_s * 1_000)), timeout_s)
+            check_response(response)
+            return response
+
+        return await metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
+
+    async def watched(self, call: Coroutine[Any, Any, Answer], timeout_ms: int | None) -> Answer:
         """Return the answer of the call; while it waits, and if it fails, tell when no controller is active."""
+        return await watched(call, partial(self.describe_quorum, wait_for_leader=False), self.timeout(timeout_ms))
 
-    # --- to many brokers ---------------------------------------------------------------------------------------
+    async def describe_quorum(
+        self, *, timeout_ms: int | None = None, wait_for_leader: bool = True
+    ) -> QuorumDescription:
+        """Return the state of the metadata quorum. Raises NoActiveController."""
 
-    async def _of_each_broker(
+        def check_leader(description: QuorumDescription) -> None:
+            if description.error_code is ErrorCode.NOT_CONTROLLER and (wait_for_leader or not description.voters):
+                raise NoActiveController(description)
+
+        description = await self.ask(DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_ms, check_leader)
+        if description.error_code is ErrorCode.NOT_CONTROLLER:
+            raise NoActiveController(description)
+        check(description.error_code, description.error_message)
+        return description
+
+    async def describe_cluster(
+        self, topics: list[str] | None = None, *, timeout_ms: int | None = None
+    ) -> MetadataResponse:
+        """Return the brokers, and these topics or all."""
+        metadata, _ = self._started()
+        request = MetadataRequest(topics=topics or [], all_topics=topics is None)
+        return await metadata.fetch(request, self.timeout(timeout_ms))
+
+    # --- to one broker, or to each ----------------------------------------------------------------------------
+
+    def node(self, address: str) -> Node:
+        """Return the node at this address, for a single attempt."""
+        _, connections = self._started()
+        return connections.peer(address)
+
+    async def of_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
     ) -> dict[int, Response]:
         """Send the request to every broker; return the responses by broker id. Each broker has to answer in time."""
-        return await self._watched(self._sent_to_each_broker(call, request, timeout_ms), timeout_ms)
+        return await self.watched(self._sent_to_each_broker(call, request, timeout_ms), timeout_ms)
 
     async def _sent_to_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
     ) -> dict[int, Response]:
-        outcomes = await self._outcome_of_each_broker(call, request, timeout_ms)
+        outcomes = await self.outcome_of_each_broker(call, request, timeout_ms)
         answers: dict[int, Response] = {}
         for broker_id, outcome in outcomes.items():
             if isinstance(outcome, KraftError):
@@ -80,28 +187,30 @@ class AdminCalls(ABC):
             answers[broker_id] = outcome
         return answers
 
-    async def _outcome_of_each_broker(
+    async def outcome_of_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
     ) -> dict[int, Response | KraftError]:
         """Send the request to every broker in service; return the responses, or errors, by broker id."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        deadline_ms = self.deadline_ms(timeout_ms)
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
 
         async def outcome_of(address: str) -> Response | KraftError:
-            connections, only = self._at(address)
+            only = AnyBroker([address], self._backoff(), self._network.clock)
 
             async def ask(address: str, timeout_s: float) -> Response:
-                return await connections.peer(address).call(call, request, timeout_s)
+                return await self.node(address).call(call, request, timeout_s)
 
             try:
-                return await only.call(ask, self._left_ms(deadline_ms))
+                return await only.call(ask, self.left_ms(deadline_ms))
             except KraftError as error:
                 return error
 
         brokers = {each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers}
         return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers.values())), strict=True))
 
-    async def _of_each(
+    # --- to coordinators and leaders --------------------------------------------------------------------------
+
+    async def of_each(
         self,
         coordinators: Coordinators,
         ids: Iterable[str],
@@ -112,7 +221,7 @@ class AdminCalls(ABC):
 
         async def results() -> dict[str, Item | Refusal]:
             asked = list(dict.fromkeys(checked_names(ids)))
-            await coordinators.find_all(asked, self._left_ms(deadline_ms))
+            await coordinators.find_all(asked, self.left_ms(deadline_ms))
             free = asyncio.Semaphore(IDS_AT_ONCE)
             return dict(zip(asked, await asyncio.gather(*(result(each, free) for each in asked)), strict=True))
 
@@ -123,4 +232,50 @@ class AdminCalls(ABC):
                 except Refusal as refusal:
                     return refusal
 
-        return await self._watched(results(), self._left_ms(deadline_ms))
+        return await self.watched(results(), self.left_ms(deadline_ms))
+
+    def coordinators(self, key_type: CoordinatorType) -> Coordinators:
+        metadata, connections = self._started()
+        if key_type not in self._coordinators:
+            self._coordinators[key_type] = Coordinators(
+                connections, metadata.any_broker, self._backoff(), self._network.clock, key_type
+            )
+        return self._coordinators[key_type]
+
+    def leader_calls(self) -> LeaderCalls:
+        metadata, connections = self._started()
+        return LeaderCalls(connections, metadata, self._backoff(), self._network.clock)
+
+    def record_deletion(self) -> RecordDeletion:
+        metadata, connections = self._started()
+        return RecordDeletion(
+            connections, metadata, self._backoff(), self._network.clock, self._settings.request_timeout_ms
+        )
+
+    def offset_lookup(self) -> OffsetLookup:
+        metadata, connections = self._started()
+        return OffsetLookup(connections, metadata, self._backoff(), self._network.clock, reads_committed=False)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _backoff(self) -> Backoff:
+        return Backoff(
+            first_ms=self._settings.retry_backoff_ms,
+            max_ms=self._settings.retry_backoff_max_ms,
+            chance=self._network.chance,
+        )
+
+    def _started(self) -> tuple[MetadataCache, Connections]:
+        if self._is_closed:
+            raise ClientClosed("the admin client is closed")
+        if self._metadata is None or self._connections is None:
+            self._connections = self._network.connect(self._settings.client_id)
+            self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
+            close = partial(_close, self._metadata, self._connections)
+            self._when_dropped = close_when_dropped(self, close, name="admin")
+        return self._metadata, self._connections
+
+
+async def _close(metadata: MetadataCache, connections: Connections) -> None:
+    await metadata.close()
+    await connections.close()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from kraft.client.aio.admin_calls import AdminCalls
+from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.cluster.ports import Node
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -15,12 +14,13 @@ from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    DescribeConfigsResult,
+    DescribeConfigsResponse,
 )
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 
 Configs: TypeAlias = list[DescribeConfigsResourceResult]
@@ -32,147 +32,147 @@ TOPICS_A_CALL: Final = 500
 """Topics whose configs are described in one call: an answer about so many has some 2 MB."""
 
 
-class ConfigAdmin(AdminCalls):
-    """Admin calls for configs."""
+async def describe_topic_configs(admin: AdminClient, topic: str, *, timeout_ms: int | None = None) -> Configs:
+    """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
+    return await _described_by_any(admin, ConfigResourceType.TOPIC, topic, timeout_ms)
 
-    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> Configs:
-        """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
-        return await self._described_by_any(ConfigResourceType.TOPIC, topic, timeout_ms)
 
-    async def describe_configs_of_topics(
-        self, topics: Sequence[str], *, timeout_ms: int | None = None
-    ) -> dict[str, Configs]:
-        """Return the effective value of every config of each topic with its source, without synonyms, sorted by key.
+async def describe_configs_of_topics(
+    admin: AdminClient, topics: Sequence[str], *, timeout_ms: int | None = None
+) -> dict[str, Configs]:
+    """Return the effective value of every config of each topic with its source, without synonyms, sorted by key.
 
-        A topic that does not exist is left out.
-        """
-        found: dict[str, Configs] = {}
-        for first in range(0, len(topics), TOPICS_A_CALL):
-            request = DescribeConfigsRequest(
-                resources=tuple(
-                    _resource(ConfigResourceType.TOPIC, topic) for topic in topics[first : first + TOPICS_A_CALL]
-                )
+    A topic that does not exist is left out.
+    """
+    found: dict[str, Configs] = {}
+    for first in range(0, len(topics), TOPICS_A_CALL):
+        request = DescribeConfigsRequest(
+            resources=tuple(
+                _resource(ConfigResourceType.TOPIC, topic) for topic in topics[first : first + TOPICS_A_CALL]
             )
-
-            async def ask(
-                node: Node, timeout_s: float, request: DescribeConfigsRequest = request
-            ) -> tuple[DescribeConfigsResult, ...]:
-                return (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
-
-            for described in await self._ask_admin(ask, self._timeout(timeout_ms)):
-                if described.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    check(described.error_code, described.error_message or repr(described.resource_name))
-                    found[described.resource_name] = list(described.configs)
-        return found
-
-    async def describe_group_configs(self, group_id: str, *, timeout_ms: int | None = None) -> Configs:
-        """Return every config of a group of the consumer protocol, its own or from the broker's file, sorted by key."""
-        return await self._described_by_any(ConfigResourceType.GROUP, group_id, timeout_ms)
-
-    async def describe_broker_configs(self, broker_id: int | None, *, timeout_ms: int | None = None) -> Configs:
-        """Return every config of the broker, from its file or set at run time, sorted by key.
-
-        `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
-        """
-        if broker_id is None:
-            return await self._described_by_any(ConfigResourceType.BROKER, EVERY_BROKER, timeout_ms)
-        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
-        for broker in cluster.brokers:
-            if broker.broker_id == broker_id:
-                connections, _ = self._at(f"{broker.host}:{broker.port}")
-                node = connections.peer(f"{broker.host}:{broker.port}")
-                return await _described(
-                    node, _resource(ConfigResourceType.BROKER, str(broker_id)), self._timeout(timeout_ms) / 1_000
-                )
-        there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
-        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
-
-    async def alter_topic_configs(
-        self,
-        topic: str,
-        configs: Mapping[str, str] | None = None,
-        *,
-        delete: Iterable[str] = (),
-        append: Mapping[str, str] | None = None,
-        subtract: Mapping[str, str] | None = None,
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set `configs` and reset the keys in `delete` to their defaults. Raises the cluster's Refusal.
-
-        Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
-        stay unchanged. Takes effect on each broker within moments, without a restart.
-        """
-        alterations = _alterations(configs, delete)
-        alterations += _each(ConfigOperation.APPEND, append or {})
-        alterations += _each(ConfigOperation.SUBTRACT, subtract or {})
-        await self._alter_configs(
-            ConfigResourceType.TOPIC, topic, alterations, validate_only=validate_only, timeout_ms=timeout_ms
         )
+        for described in (await admin.calls.ask(DESCRIBE_CONFIGS, request, timeout_ms)).results:
+            if described.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(described.error_code, described.error_message or repr(described.resource_name))
+                found[described.resource_name] = list(described.configs)
+    return found
 
-    async def alter_broker_configs(
-        self,
-        broker_id: int | None,
-        configs: Mapping[str, str] | None = None,
-        *,
-        delete: Iterable[str] = (),
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
 
-        `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
-        key that needs one is refused.
-        """
-        name = EVERY_BROKER if broker_id is None else str(broker_id)
-        alterations = _alterations(configs, delete)
-        await self._alter_configs(
-            ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
-        )
+async def describe_group_configs(admin: AdminClient, group_id: str, *, timeout_ms: int | None = None) -> Configs:
+    """Return every config of a group of the consumer protocol, its own or from the broker's file, sorted by key."""
+    return await _described_by_any(admin, ConfigResourceType.GROUP, group_id, timeout_ms)
 
-    async def alter_group_configs(
-        self,
-        group_id: str,
-        configs: Mapping[str, str] | None = None,
-        *,
-        validate_only: bool = False,
-        delete: Iterable[str] = (),
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set `configs` of a group of the consumer protocol, and reset the keys in `delete` to the brokers' values."""
-        await self._alter_configs(
-            ConfigResourceType.GROUP,
-            group_id,
-            _alterations(configs, delete),
-            validate_only=validate_only,
-            timeout_ms=timeout_ms,
-        )
 
-    async def _described_by_any(self, resource_type: ConfigResourceType, name: str, timeout_ms: int | None) -> Configs:
-        resource = _resource(resource_type, name)
+async def describe_broker_configs(
+    admin: AdminClient, broker_id: int | None, *, timeout_ms: int | None = None
+) -> Configs:
+    """Return every config of the broker, from its file or set at run time, sorted by key.
 
-        async def ask(node: Node, timeout_s: float) -> Configs:
-            return await _described(node, resource, timeout_s)
+    `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
+    """
+    if broker_id is None:
+        return await _described_by_any(admin, ConfigResourceType.BROKER, EVERY_BROKER, timeout_ms)
+    cluster = await admin.calls.describe_cluster(timeout_ms=timeout_ms)
+    for broker in cluster.brokers:
+        if broker.broker_id == broker_id:
+            node, timeout_s = admin.calls.node(f"{broker.host}:{broker.port}"), admin.calls.timeout(timeout_ms) / 1_000
+            response = await node.call(DESCRIBE_CONFIGS, _request(ConfigResourceType.BROKER, str(broker_id)), timeout_s)
+            _check_described(response)
+            return list(response.results[0].configs)
+    there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
+    raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
 
-        return await self._ask_admin(ask, self._timeout(timeout_ms))
 
-    async def _alter_configs(
-        self,
-        resource_type: ConfigResourceType,
-        name: str,
-        alterations: list[AlterableConfig],
-        *,
-        validate_only: bool,
-        timeout_ms: int | None,
-    ) -> None:
-        resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=tuple(alterations))
-        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+async def alter_topic_configs(
+    admin: AdminClient,
+    topic: str,
+    configs: Mapping[str, str] | None = None,
+    *,
+    delete: Iterable[str] = (),
+    append: Mapping[str, str] | None = None,
+    subtract: Mapping[str, str] | None = None,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Set `configs` and reset the keys in `delete` to their defaults. Raises the cluster's Refusal.
 
-        async def ask(node: Node, timeout_s: float) -> None:
-            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).responses:
-                check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
+    Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
+    stay unchanged. Takes effect on each broker within moments, without a restart.
+    """
+    alterations = _alterations(configs, delete)
+    alterations += _each(ConfigOperation.APPEND, append or {})
+    alterations += _each(ConfigOperation.SUBTRACT, subtract or {})
+    await _alter_configs(
+        admin, ConfigResourceType.TOPIC, topic, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+    )
 
-        await self._change(ask, timeout_ms)
+
+async def alter_broker_configs(
+    admin: AdminClient,
+    broker_id: int | None,
+    configs: Mapping[str, str] | None = None,
+    *,
+    delete: Iterable[str] = (),
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
+
+    `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
+    key that needs one is refused.
+    """
+    name = EVERY_BROKER if broker_id is None else str(broker_id)
+    alterations = _alterations(configs, delete)
+    await _alter_configs(
+        admin, ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+    )
+
+
+async def alter_group_configs(
+    admin: AdminClient,
+    group_id: str,
+    configs: Mapping[str, str] | None = None,
+    *,
+    validate_only: bool = False,
+    delete: Iterable[str] = (),
+    timeout_ms: int | None = None,
+) -> None:
+    """Set `configs` of a group of the consumer protocol, and reset the keys in `delete` to the brokers' values."""
+    await _alter_configs(
+        admin,
+        ConfigResourceType.GROUP,
+        group_id,
+        _alterations(configs, delete),
+        validate_only=validate_only,
+        timeout_ms=timeout_ms,
+    )
+
+
+async def _described_by_any(
+    admin: AdminClient, resource_type: ConfigResourceType, name: str, timeout_ms: int | None
+) -> Configs:
+    request = _request(resource_type, name)
+    response = await admin.calls.ask(DESCRIBE_CONFIGS, request, timeout_ms, _check_described)
+    return list(response.results[0].configs)
+
+
+async def _alter_configs(
+    admin: AdminClient,
+    resource_type: ConfigResourceType,
+    name: str,
+    alterations: list[AlterableConfig],
+    *,
+    validate_only: bool,
+    timeout_ms: int | None,
+) -> None:
+    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=tuple(alterations))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+
+    def check_altered(response: IncrementalAlterConfigsResponse) -> None:
+        for result in response.responses:
+            check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
+
+    await admin.calls.change(INCREMENTAL_ALTER_CONFIGS, lambda _: request, timeout_ms, check_altered)
 
 
 def _alterations(configs: Mapping[str, str] | None, delete: Iterable[str]) -> list[AlterableConfig]:
@@ -187,8 +187,12 @@ def _resource(resource_type: ConfigResourceType, name: str) -> DescribeConfigsRe
     return DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
 
 
-async def _described(node: Node, resource: DescribeConfigsResource, timeout_s: float) -> Configs:
-    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
-    (description,) = (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
-    check(description.error_code, description.error_message or repr(resource.resource_name))
-    return list(description.configs)
+def _request(resource_type: ConfigResourceType, name: str) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=(_resource(resource_type, name),), include_synonyms=True, include_documentation=True
+    )
+
+
+def _check_described(response: DescribeConfigsResponse) -> None:
+    for described in response.results:
+        check(described.error_code, described.error_message or repr(described.resource_name))

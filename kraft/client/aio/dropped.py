@@ -15,12 +15,13 @@ _closing: Final[set[asyncio.Task[None]]] = set()
 """Nobody else has these tasks."""
 
 
-def close_when_dropped(client: object, close: Close) -> weakref.finalize[..., Any]:
+def close_when_dropped(client: object, close: Close, *, name: str = "") -> weakref.finalize[..., Any]:
     """Have `close`, which must not know the client, run when the client is dropped. To be detached when it is closed.
 
-    Called in the event loop of the client, when it opens its first connection.
+    Called in the event loop of the client, when it opens its first connection. A warning calls it `name`, or as its
+    class.
     """
-    loop, name = asyncio.get_running_loop(), type(client).__name__.lower()
+    loop, name = asyncio.get_running_loop(), name or type(client).__name__.lower()
     finalizer = weakref.finalize(client, _dropped, name, loop, os.getpid(), close)
     # At the end of the process there is no event loop any more.
     finalizer.atexit = False

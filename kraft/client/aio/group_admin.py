@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from kraft.client.aio.admin_calls import AdminCalls
+from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.model.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.model.classic_groups import LeaveGroup, LeavingMember
 from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
 from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
@@ -48,183 +47,191 @@ _NOT_DELETED: Final[Mapping[int, str]] = {
 """Why a group is not deleted, by its error code, and the remedy."""
 
 
-class GroupAdmin(AdminCalls):
-    """Admin calls for groups. A call waits for coordinators that move or load, at most until its timeout."""
+async def list_groups(
+    admin: AdminClient, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
+) -> list[ListedGroup]:
+    """Return the groups of all brokers, sorted by id: of these states and types, or of any.
 
-    async def list_groups(
-        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
-    ) -> list[ListedGroup]:
-        """Return the groups of all brokers, sorted by id: of these states and types, or of any.
+    States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`.
+    """
+    request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
+    responses = await admin.calls.of_each_broker(LIST_GROUPS, request, timeout_ms)
+    # A group that moved meanwhile may be on two lists.
+    by_id = {group.group_id: listed(group) for response in responses.values() for group in response.groups}
+    return [by_id[group_id] for group_id in sorted(by_id)]
 
-        States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`.
-        """
-        request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
-        responses = await self._of_each_broker(LIST_GROUPS, request, timeout_ms)
-        # A group that moved meanwhile may be on two lists.
-        by_id = {group.group_id: listed(group) for response in responses.values() for group in response.groups}
-        return [by_id[group_id] for group_id in sorted(by_id)]
 
-    async def describe_consumer_groups(
-        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
-    ) -> list[GroupDescription]:
-        """Return state, epochs and members of the groups, in the order given, whichever protocol they use.
+async def describe_consumer_groups(
+    admin: AdminClient, group_ids: Iterable[str], *, timeout_ms: int | None = None
+) -> list[GroupDescription]:
+    """Return state, epochs and members of the groups, in the order given, whichever protocol they use.
 
-        Raises the first Refusal after all were tried: GROUP_ID_NOT_FOUND for a group that does not exist.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
-        outcomes = await self._of_each(
-            self._coordinators(), group_ids, deadline_ms, lambda each: self._described(each, deadline_ms)
+    Raises the first Refusal after all were tried: GROUP_ID_NOT_FOUND for a group that does not exist.
+    """
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    outcomes = await admin.calls.of_each(
+        admin.calls.coordinators(CoordinatorType.GROUP),
+        group_ids,
+        deadline_ms,
+        lambda each: _described(admin, each, deadline_ms),
+    )
+    for outcome in outcomes.values():
+        if isinstance(outcome, Refusal):
+            raise outcome
+    return [outcome for outcome in outcomes.values() if not isinstance(outcome, Refusal)]
+
+
+async def delete_consumer_groups(
+    admin: AdminClient, group_ids: Iterable[str], *, timeout_ms: int | None = None
+) -> dict[str, Refusal | None]:
+    """Delete groups without members, with their committed offsets; return each group's Refusal or None.
+
+    NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND can mean that an earlier attempt of the same call
+    succeeded and its response was lost.
+    """
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+
+    async def delete(group_id: str) -> None:
+        request = DeleteGroupsRequest(groups_names=(group_id,))
+        await admin.calls.coordinators(CoordinatorType.GROUP).call(
+            group_id, DELETE_GROUPS, request, deadline_ms, _check_deletions
         )
-        for outcome in outcomes.values():
-            if isinstance(outcome, Refusal):
-                raise outcome
-        return [outcome for outcome in outcomes.values() if not isinstance(outcome, Refusal)]
 
-    async def delete_consumer_groups(
-        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
-    ) -> dict[str, Refusal | None]:
-        """Delete groups without members, with their committed offsets; return each group's Refusal or None.
+    return await admin.calls.of_each(admin.calls.coordinators(CoordinatorType.GROUP), group_ids, deadline_ms, delete)
 
-        NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND can mean that an earlier attempt of the same call
-        succeeded and its response was lost.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
 
-        async def delete(group_id: str) -> None:
-            request = DeleteGroupsRequest(groups_names=(group_id,))
-            await self._coordinators().call(group_id, DELETE_GROUPS, request, deadline_ms, _check_deletions)
+async def remove_members_from_consumer_group(
+    admin: AdminClient,
+    group_id: str,
+    group_instance_ids: Iterable[str] | None = None,
+    *,
+    reason: str = "",
+    timeout_ms: int | None = None,
+) -> dict[str, Refusal | None]:
+    """Remove static members, or all members, from a classic group; return the Refusal or None of each.
 
-        return await self._of_each(self._coordinators(), group_ids, deadline_ms, delete)
+    Without `group_instance_ids` all members are removed, and the result is by member id.
+    """
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    if group_instance_ids is None:
+        (group,) = await describe_consumer_groups(admin, [group_id], timeout_ms=timeout_ms)
+        leaving = [LeavingMember(member_id=each.member_id, reason=reason) for each in group.members]
+    else:
+        leaving = [LeavingMember(group_instance_id=each, reason=reason) for each in group_instance_ids]
+    request = LeaveGroup(group_id=group_id, members=tuple(leaving))
+    left = await admin.calls.watched(
+        admin.calls.coordinators(CoordinatorType.GROUP).call(group_id, LEAVE_GROUP, request, deadline_ms), timeout_ms
+    )
+    by_id = group_instance_ids is None
+    return {
+        each.member_id if by_id else each.group_instance_id or "": _refusal(each.error_code) for each in left.members
+    }
 
-    async def remove_members_from_consumer_group(
-        self,
-        group_id: str,
-        group_instance_ids: Iterable[str] | None = None,
-        *,
-        reason: str = "",
-        timeout_ms: int | None = None,
-    ) -> dict[str, Refusal | None]:
-        """Remove static members, or all members, from a classic group; return the Refusal or None of each.
 
-        Without `group_instance_ids` all members are removed, and the result is by member id.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
-        if group_instance_ids is None:
-            (group,) = await self.describe_consumer_groups([group_id], timeout_ms=timeout_ms)
-            leaving = [LeavingMember(member_id=each.member_id, reason=reason) for each in group.members]
-        else:
-            leaving = [LeavingMember(group_instance_id=each, reason=reason) for each in group_instance_ids]
-        request = LeaveGroup(group_id=group_id, members=tuple(leaving))
-        left = await self._watched(self._coordinators().call(group_id, LEAVE_GROUP, request, deadline_ms), timeout_ms)
-        by_id = group_instance_ids is None
-        return {
-            each.member_id if by_id else each.group_instance_id or "": _refusal(each.error_code)
-            for each in left.members
-        }
+# --- committed offsets -------------------------------------------------------------------------------------
 
-    # --- committed offsets -------------------------------------------------------------------------------------
 
-    async def list_consumer_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's committed offsets, of these partitions or of all.
+async def list_consumer_group_offsets(
+    admin: AdminClient,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the group's committed offsets, of these partitions or of all.
 
-        Partitions without a committed offset are left out; a group that does not exist has none. `require_stable`
-        refuses offsets that are about to change (UNSTABLE_OFFSET_COMMIT).
-        """
-        asked = FetchGroup(
-            group_id=group_id,
-            topics=tuple(
-                FetchTopic(name=topic, partitions=numbers)
-                for topic, numbers in numbers_by_topic(partitions or ()).items()
-            ),
-            all_topics=partitions is None,
+    Partitions without a committed offset are left out; a group that does not exist has none. `require_stable`
+    refuses offsets that are about to change (UNSTABLE_OFFSET_COMMIT).
+    """
+    asked = FetchGroup(
+        group_id=group_id,
+        topics=tuple(
+            FetchTopic(name=topic, partitions=numbers) for topic, numbers in numbers_by_topic(partitions or ()).items()
+        ),
+        all_topics=partitions is None,
+    )
+    request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    response = await admin.calls.watched(
+        admin.calls.coordinators(CoordinatorType.GROUP).call(
+            group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets
+        ),
+        timeout_ms,
+    )
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in response.groups[0].topics:
+        for each in topic.partitions:
+            if each.offset >= 0:
+                partition = TopicPartition(topic.name, each.partition)
+                offsets[partition] = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+    return offsets
+
+
+async def alter_consumer_group_offsets(
+    admin: AdminClient,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    *,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, Refusal | None]:
+    """Commit offsets for a group without members; return each partition's Refusal or None.
+
+    Creates the group if it does not exist. Raises UNKNOWN_MEMBER_ID if the group has members, and
+    ValueError for a number that is not an offset.
+    """
+    request = OffsetCommitRequest(group_id=group_id, member_id="", topics=commit_topics(checked_offsets(offsets)))
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    results = await admin.calls.watched(
+        admin.calls.coordinators(CoordinatorType.GROUP).call(group_id, OFFSET_COMMIT, request, deadline_ms), timeout_ms
+    )
+    return _outcomes(results, "committed")
+
+
+async def delete_consumer_group_offsets(
+    admin: AdminClient, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+) -> dict[TopicPartition, Refusal | None]:
+    """Delete committed offsets of partitions; return each partition's Refusal or None.
+
+    GROUP_SUBSCRIBED_TO_TOPIC: a member of the group reads the topic. Raises GROUP_ID_NOT_FOUND.
+    """
+    topics = tuple(
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
         )
-        request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
-        deadline_ms = self._deadline_ms(timeout_ms)
-        response = await self._watched(
-            self._coordinators().call(group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets), timeout_ms
-        )
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for topic in response.groups[0].topics:
-            for each in topic.partitions:
-                if each.offset >= 0:
-                    partition = TopicPartition(topic.name, each.partition)
-                    offsets[partition] = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-        return offsets
+        for topic, numbers in numbers_by_topic(partitions).items()
+    )
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    results = await admin.calls.watched(
+        admin.calls.coordinators(CoordinatorType.GROUP).call(group_id, OFFSET_DELETE, request, deadline_ms), timeout_ms
+    )
+    return _outcomes(results, "deleted")
 
-    async def alter_consumer_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        *,
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, Refusal | None]:
-        """Commit offsets for a group without members; return each partition's Refusal or None.
 
-        Creates the group if it does not exist. Raises UNKNOWN_MEMBER_ID if the group has members, and
-        ValueError for a number that is not an offset.
-        """
-        request = OffsetCommitRequest(group_id=group_id, member_id="", topics=commit_topics(checked_offsets(offsets)))
-        deadline_ms = self._deadline_ms(timeout_ms)
-        results = await self._watched(
-            self._coordinators().call(group_id, OFFSET_COMMIT, request, deadline_ms), timeout_ms
-        )
-        return _outcomes(results, "committed")
+# --- inside ------------------------------------------------------------------------------------------------
 
-    async def delete_consumer_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, Refusal | None]:
-        """Delete committed offsets of partitions; return each partition's Refusal or None.
 
-        GROUP_SUBSCRIBED_TO_TOPIC: a member of the group reads the topic. Raises GROUP_ID_NOT_FOUND.
-        """
-        topics = tuple(
-            OffsetDeleteRequestTopic(
-                name=topic, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
-            )
-            for topic, numbers in numbers_by_topic(partitions).items()
-        )
-        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        deadline_ms = self._deadline_ms(timeout_ms)
-        results = await self._watched(
-            self._coordinators().call(group_id, OFFSET_DELETE, request, deadline_ms), timeout_ms
-        )
-        return _outcomes(results, "deleted")
-
-    # --- inside ------------------------------------------------------------------------------------------------
-
-    async def _described(self, group_id: str, deadline_ms: int) -> GroupDescription:
-        coordinators = self._coordinators()
-        try:
-            asked = ConsumerGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=False)
-            consumer = await coordinators.call(group_id, CONSUMER_GROUP_DESCRIBE, asked, deadline_ms, _check_groups)
-        except Refusal as refusal:
-            # Without the consumer protocol every group is a classic one.
-            if refusal.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-                raise
-        else:
-            return of_consumer(consumer.groups[0], await coordinators.find(group_id, self._left_ms(deadline_ms)))
-        request = DescribeGroupsRequest(groups=(group_id,))
-        try:
-            classic = await coordinators.call(group_id, DESCRIBE_GROUPS, request, deadline_ms, _check_groups)
-        except Refusal as refusal:
-            if refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
-                # The broker's message is about one protocol, and the group was looked for in both.
-                raise Refusal(refusal.error_code, f"there is no group {group_id!r}") from None
+async def _described(admin: AdminClient, group_id: str, deadline_ms: int) -> GroupDescription:
+    coordinators = admin.calls.coordinators(CoordinatorType.GROUP)
+    try:
+        asked = ConsumerGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=False)
+        consumer = await coordinators.call(group_id, CONSUMER_GROUP_DESCRIBE, asked, deadline_ms, _check_groups)
+    except Refusal as refusal:
+        # Without the consumer protocol every group is a classic one.
+        if refusal.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             raise
-        return of_classic(classic.groups[0], await coordinators.find(group_id, self._left_ms(deadline_ms)))
-
-    # --- implemented by Admin ----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _coordinators(self) -> Coordinators:
-        """Return the coordinators of groups, connected at first use."""
+    else:
+        return of_consumer(consumer.groups[0], await coordinators.find(group_id, admin.calls.left_ms(deadline_ms)))
+    request = DescribeGroupsRequest(groups=(group_id,))
+    try:
+        classic = await coordinators.call(group_id, DESCRIBE_GROUPS, request, deadline_ms, _check_groups)
+    except Refusal as refusal:
+        if refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+            # The broker's message is about one protocol, and the group was looked for in both.
+            raise Refusal(refusal.error_code, f"there is no group {group_id!r}") from None
+        raise
+    return of_classic(classic.groups[0], await coordinators.find(group_id, admin.calls.left_ms(deadline_ms)))
 
 
 def _check_groups(response: _Groups) -> None:

@@ -2,61 +2,49 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import aclosing
 
-from kraft.client.aio.admin_calls import AdminCalls
-from kraft.client.aio.record_deletion import RecordDeletion
-from kraft.client.cluster.offset_lookup import OffsetLookup
+from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.model.values import FoundOffset, OffsetAndTimestamp
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 
 
-class RecordAdmin(AdminCalls):
-    """Admin calls for the records of partitions."""
+async def delete_records(
+    admin: AdminClient, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+) -> dict[TopicPartition, int]:
+    """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
 
-    async def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
+    Returns each partition's low watermark, the first offset that is kept, once every in-sync replica has deleted.
+    A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
+    all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
+    """
+    deletion = admin.calls.record_deletion().delete(before_offsets, admin.calls.timeout(timeout_ms))
+    return await admin.calls.watched(deletion, timeout_ms)
 
-        Returns each partition's low watermark, the first offset that is kept, once every in-sync replica has deleted.
-        A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
-        all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
-        """
-        deletion = self._record_deletion().delete(before_offsets, self._timeout(timeout_ms))
-        return await self._watched(deletion, timeout_ms)
 
-    async def list_offsets(
-        self, timestamps_ms: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | KraftError]:
-        """Return the first record of each partition at or after a timestamp, or the error of the partition.
+async def list_offsets(
+    admin: AdminClient, timestamps_ms: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+) -> dict[TopicPartition, OffsetAndTimestamp | KraftError]:
+    """Return the first record of each partition at or after a timestamp, or the error of the partition.
 
-        A timestamp may be one of `kraft.model.list_offsets`, such as LATEST_TIMESTAMP for the high watermark. Offset
-        and timestamp are -1 if all records are older. Raises a Refusal that names a missing topic.
-        """
-        return await self._watched(self._found_offsets(timestamps_ms, timeout_ms), timeout_ms)
+    A timestamp may be one of `kraft.model.list_offsets`, such as LATEST_TIMESTAMP for the high watermark. Offset
+    and timestamp are -1 if all records are older. Raises a Refusal that names a missing topic.
+    """
+    return await admin.calls.watched(_found_offsets(admin, timestamps_ms, timeout_ms), timeout_ms)
 
-    async def _found_offsets(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | KraftError]:
-        found: dict[TopicPartition, OffsetAndTimestamp | KraftError] = {}
-        async with aclosing(self._offset_lookup().find_each(timestamps_ms, self._timeout(timeout_ms))) as outcomes:
-            async for partition, outcome in outcomes:
-                if isinstance(outcome, FoundOffset):
-                    found[partition] = OffsetAndTimestamp(outcome.offset, outcome.timestamp_ms)
-                else:
-                    found[partition] = outcome
-        return found
 
-    # --- implemented by Admin ----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _record_deletion(self) -> RecordDeletion:
-        """Return what deletes records, connected at first use."""
-
-    @abstractmethod
-    def _offset_lookup(self) -> OffsetLookup:
-        """Return what looks up offsets, connected at first use."""
+async def _found_offsets(
+    admin: AdminClient, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None
+) -> dict[TopicPartition, OffsetAndTimestamp | KraftError]:
+    found: dict[TopicPartition, OffsetAndTimestamp | KraftError] = {}
+    async with aclosing(
+        admin.calls.offset_lookup().find_each(timestamps_ms, admin.calls.timeout(timeout_ms))
+    ) as outcomes:
+        async for partition, outcome in outcomes:
+            if isinstance(outcome, FoundOffset):
+                found[partition] = OffsetAndTimestamp(outcome.offset, outcome.timestamp_ms)
+            else:
+                found[partition] = outcome
+    return found

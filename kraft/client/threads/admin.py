@@ -61,6 +61,8 @@ class Admin:
         if self._thread.is_of_this_process():
             self._thread.run(self._admin.close())
 
+    # --- topics ----------------------------------------------------------------------------------------------
+
     create_topic = _blocking(AsyncAdmin.create_topic)
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)
@@ -68,11 +70,20 @@ class Admin:
     find_topics = _blocking(AsyncAdmin.find_topics)
     describe_topics = _blocking(AsyncAdmin.describe_topics)
     create_partitions = _blocking(AsyncAdmin.create_partitions)
+
+    # --- leaders and replicas of partitions ------------------------------------------------------------------
+
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)
     alter_partition_reassignments = _blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = _blocking(AsyncAdmin.list_partition_reassignments)
+
+    # --- records and their offsets ---------------------------------------------------------------------------
+
     delete_records = _blocking(AsyncAdmin.delete_records)
     list_offsets = _blocking(AsyncAdmin.list_offsets)
+
+    # --- configs ---------------------------------------------------------------------------------------------
+
     describe_topic_configs = _blocking(AsyncAdmin.describe_topic_configs)
     describe_configs_of_topics = _blocking(AsyncAdmin.describe_configs_of_topics)
     describe_broker_configs = _blocking(AsyncAdmin.describe_broker_configs)
@@ -80,10 +91,10 @@ class Admin:
     alter_topic_configs = _blocking(AsyncAdmin.alter_topic_configs)
     describe_group_configs = _blocking(AsyncAdmin.describe_group_configs)
     alter_group_configs = _blocking(AsyncAdmin.alter_group_configs)
+
+    # --- the cluster: brokers, features, quotas, and the quorum ----------------------------------------------
+
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
-
-    # --- brokers, features, quotas and the quorum ---
-
     describe_brokers = _blocking(AsyncAdmin.describe_brokers)
     describe_log_directories = _blocking(AsyncAdmin.describe_log_directories)
     fence_broker = _blocking(AsyncAdmin.fence_broker)
@@ -95,7 +106,7 @@ class Admin:
     alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
     describe_quorum = _blocking(AsyncAdmin.describe_quorum)
 
-    # --- groups ---
+    # --- groups and their committed offsets ------------------------------------------------------------------
 
     list_groups = _blocking(AsyncAdmin.list_groups)
     describe_consumer_groups = _blocking(AsyncAdmin.describe_consumer_groups)
@@ -105,12 +116,15 @@ class Admin:
     alter_consumer_group_offsets = _blocking(AsyncAdmin.alter_consumer_group_offsets)
     delete_consumer_group_offsets = _blocking(AsyncAdmin.delete_consumer_group_offsets)
 
-    # --- transactions ---
+    # --- transactions and producers --------------------------------------------------------------------------
 
     list_transactions = _blocking(AsyncAdmin.list_transactions)
     describe_transactions = _blocking(AsyncAdmin.describe_transactions)
     describe_producers = _blocking(AsyncAdmin.describe_producers)
     abort_transaction = _blocking(AsyncAdmin.abort_transaction)
+
+    # --- transactions that several producers have prepared ---------------------------------------------------
+
     new_transactional_id = _blocking(AsyncAdmin.new_transactional_id)
     commit_transactions = _blocking(AsyncAdmin.commit_transactions)
     abort_transactions = _blocking(AsyncAdmin.abort_transactions)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import inspect
+from types import ModuleType
+
 import pytest
 
+from kraft.client.aio import admin as admin_module
+from kraft.client.aio.admin import Admin
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.values import NewTopic
@@ -12,6 +17,19 @@ from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.client.clients import admin_of
+
+
+def test_every_call_is_a_method_under_its_own_name() -> None:
+    parts = [
+        part for name, part in vars(admin_module).items() if name.endswith("_admin") or name == "transaction_commits"
+    ]
+    calls = {name: call for part in parts for name, call in vars(part).items() if _is_call_of(part, name, call)}
+    assert len(parts) == 8
+    assert {name: call for name, call in vars(Admin).items() if inspect.isfunction(call) and name in calls} == calls
+
+
+def _is_call_of(part: ModuleType, name: str, value: object) -> bool:
+    return inspect.iscoroutinefunction(value) and value.__module__ == part.__name__ and not name.startswith("_")
 
 
 async def test_topics_are_created_listed_described_and_deleted() -> None:

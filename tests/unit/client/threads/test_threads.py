@@ -295,6 +295,9 @@ def test_a_generator_among_the_arguments_runs_in_the_thread_of_its_caller(cluste
 def test_the_admin_for_threads_has_every_method_of_the_asynchronous_one() -> None:
     public = {name for name in dir(AsyncAdmin) if not name.startswith("_")}
     assert {name for name in dir(Admin) if not name.startswith("_")} == public
+    assert [
+        name for name in public - {"close"} if getattr(Admin, name).__wrapped__ is not getattr(AsyncAdmin, name)
+    ] == []
     assert (Admin.fence_broker.__doc__ or "").startswith("Set the operator fence")
 
 
