@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator import prefixed
+from kraft.coordinator import numbered_message
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord, UnknownGroupRecord
 from kraft.coordinator.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -53,12 +53,12 @@ _KEY_KINDS: Final[dict[int, type[Message]]] = {
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return key and value. Raises struct.error for a value that does not fit its field, which is a bug."""
     key, value = record.key, record.value
-    encoded_key = prefixed.encode(type(key).message_key, key, _KEY_VERSION)
+    encoded_key = numbered_message.encode(type(key).message_key, key, _KEY_VERSION)
     if value is None:
         return encoded_key, None
     assert type(value) is _KINDS[type(key)], f"{value!r} does not belong to {key!r}"
     version = value_version(value)
-    return encoded_key, prefixed.encode(version, value, version)
+    return encoded_key, numbered_message.encode(version, value, version)
 
 
 def value_version(value: Message) -> int:
@@ -95,13 +95,13 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownGroup
 
 def _int16(data: bytes) -> int:
     try:
-        return prefixed.number_of(data)
+        return numbered_message.number_of(data)
     except ProtocolError as error:
         raise InvalidGroupRecord(str(error)) from error
 
 
 def _decoded(kind: type[Message], version: int, data: bytes) -> Message:
     try:
-        return prefixed.decode(kind, version, data)
+        return numbered_message.decode(kind, version, data)
     except ProtocolError as error:
         raise InvalidGroupRecord(str(error)) from error

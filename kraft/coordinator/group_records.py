@@ -32,7 +32,7 @@ class GroupMetadataKey(Message, key=2, versions="0"):
     group: String
 
 
-class ClassicMember(Struct):
+class MemberMetadata(Struct):
     member_id: String
     group_instance_id: String | None = field("3+", default=None)
     client_id: String
@@ -49,7 +49,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     protocol: String | None
     leader: String | None
     current_state_timestamp: Int64 = field("2+", default=-1)
-    members: Array[ClassicMember]
+    members: Array[MemberMetadata]
 
 
 # --- groups of the new protocol (KIP-848) ----------------------------------------------------------------------------

@@ -18,5 +18,5 @@ def not_of_protocol(group_id: str, protocol: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the {protocol} protocol")
 
 
-def not_empty(group_id: str) -> Refusal:
+def group_not_empty(group_id: str) -> Refusal:
     return Refusal(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members: stop them first")

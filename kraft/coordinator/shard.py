@@ -10,12 +10,12 @@ The host decides one request after the other, each on the state that includes al
 records of a decision to the partition, replays them, and sends the replies once everything decided so far is committed,
 so that no reply shows what could still be lost. A marker that ends a transaction is appended and replayed in the same
 order: its outcome counts for every later decision. If an append fails, the host continues from what is in the log: it
-answers all waiting requests with an error that clients retry, and calls `loaded` again (`hosted_shard.py`).
+answers all waiting requests with an error that clients retry, and calls `loaded` again (`shard_machine.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, NewType, Protocol, TypeVar
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from kraft.model.errors import Refusal
 
 Replicated = TypeVar("Replicated")
 Volatile = TypeVar("Volatile")
+Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
 Record = TypeVar("Record")
 
@@ -69,7 +70,7 @@ class Work(Protocol):
         """Return the command for the case that it raised an error, or that one of the commands was refused."""
 
 
-class Producer(Struct, frozen=True, kw_only=True):
+class TransactionalProducer(Struct, frozen=True, kw_only=True):
     """A producer, and what allows its records to begin a transaction in this partition."""
 
     producer_id: int
@@ -78,7 +79,7 @@ class Producer(Struct, frozen=True, kw_only=True):
     """Guard of the verification; None if the transaction was open in this partition already."""
 
 
-class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
+class ShardDecision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
     """Result of one command. A request without a reply waits: its ticket is in the volatile state."""
 
     volatile: Volatile
@@ -87,7 +88,7 @@ class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     """Appended together, or not at all, if the decision is atomic."""
 
-    producer: Producer | None = None
+    producer: TransactionalProducer | None = None
     """The producer whose transaction the records are part of. They are replayed by `replay_transactional`."""
 
     is_atomic: bool = True
@@ -125,7 +126,7 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
         """
         return replicated
 
-    def loaded(self, replicated: Replicated, context: Context) -> Decision[Volatile, Record]:
+    def loaded(self, replicated: Replicated, context: Context) -> ShardDecision[Volatile, Record]:
         """Decide what follows from the replicated state alone: a new volatile state, and its timers."""
 
     def decide(
@@ -135,10 +136,22 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
         ticket: Ticket,
         command: Command_contra,
         context: Context,
-    ) -> Decision[Volatile, Record]:
+    ) -> ShardDecision[Volatile, Record]:
         """Decide one request."""
 
     def timer_ended(
         self, replicated: Replicated, volatile: Volatile, key: TimerKey, context: Context
-    ) -> Decision[Volatile, Record]:
+    ) -> ShardDecision[Volatile, Record]:
         """Decide what the end of a timer leads to."""
+
+
+class ShardKind(Struct, Generic[Replicated, Volatile, Command, Record], frozen=True, kw_only=True):
+    """A kind of shards: its state machine, and the format of its records."""
+
+    shard: Shard[Replicated, Volatile, Command, Record]
+    encode: Callable[[Record], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes | None, bytes | None], Record | None]
+    """Returns None for a record of a kind or version that is not known. Raises KraftError for a damaged one."""
+
+    limits_sizes: bool = False
+    """True if the shard itself refuses what would make its records too large; then it may write what it has allowed."""

@@ -1,4 +1,4 @@
-"""Batches that a hosted shard writes: records, with the states after them."""
+"""Batches that a shard writes: records, with the states after them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECORD_BYTES_MAX: Final = 32
 """Upper bound of the bytes of a record in a batch, besides its key and its value."""
 
 
-class Written(NamedTuple, Generic[Replicated]):
+class WrittenRecord(NamedTuple, Generic[Replicated]):
     """A record as it is written, and the state after it."""
 
     record: LogRecord
@@ -30,11 +30,11 @@ class Written(NamedTuple, Generic[Replicated]):
         return size_bound(self.record)
 
 
-class Write(NamedTuple, Generic[Replicated]):
+class DecisionWrite(NamedTuple, Generic[Replicated]):
     """Write of one decision: its records, and their batch if they are part of a transaction."""
 
-    records: list[Written[Replicated]]
-    transactional: Transactional | None = None
+    records: list[WrittenRecord[Replicated]]
+    transactional: TransactionalBatch | None = None
 
 
 def size_bound(record: LogRecord) -> int:
@@ -42,7 +42,7 @@ def size_bound(record: LogRecord) -> int:
     return _RECORD_BYTES_MAX + len(record.key or b"") + len(record.value or b"")
 
 
-class Transactional(Struct, frozen=True, kw_only=True):
+class TransactionalBatch(Struct, frozen=True, kw_only=True):
     """A batch of a producer's transaction, or the marker that ends it, as it is appended."""
 
     producer_id: int
@@ -61,13 +61,13 @@ class Happening(NamedTuple):
     """True if the decision has records; otherwise a failed append undoes it, with the rest of the volatile state."""
 
 
-class Batch(Generic[Replicated]):
+class ShardBatch(Generic[Replicated]):
     """Records of decisions, to be appended together."""
 
     after: Replicated
     """The state after its records."""
 
-    def __init__(self, number: int, transactional: Transactional | None = None) -> None:
+    def __init__(self, number: int, transactional: TransactionalBatch | None = None) -> None:
         self.number = number
         self.transactional = transactional
         """Its bytes, if they are part of a transaction. Nothing is added to it then."""

@@ -26,23 +26,23 @@ def client_refusal(reason: Refusal) -> Refusal:
     """
     if reason.error_code in _LOST:
         return Refusal(ErrorCode.NOT_COORDINATOR, f"this broker cannot write as the coordinator: {reason.message}")
-    return unavailable(f"the coordinator cannot write now: {reason.message}")
+    return coordinator_unavailable(f"the coordinator cannot write now: {reason.message}")
 
 
-def unavailable(message: str) -> Refusal:
+def coordinator_unavailable(message: str) -> Refusal:
     """Return the refusal after which a client asks this coordinator again."""
     return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
 
 
-def stopping() -> Refusal:
-    return unavailable("this broker is stopping; look for the coordinator again")
+def broker_stopping() -> Refusal:
+    return coordinator_unavailable("this broker is stopping; look for the coordinator again")
 
 
 def not_coordinator(reason: str) -> Refusal:
     return Refusal(ErrorCode.NOT_COORDINATOR, f"{reason}: look for the coordinator again")
 
 
-def overdue(replies: Sequence[Reply]) -> tuple[Reply, ...]:
+def commit_overdue(replies: Sequence[Reply]) -> tuple[Reply, ...]:
     """Return a refusal in place of each reply: the commit that it waits for takes too long."""
-    refusal = unavailable("the in-sync replicas have not confirmed the coordinator's write in time; retry")
+    refusal = coordinator_unavailable("the in-sync replicas have not confirmed the coordinator's write in time; retry")
     return tuple(Reply(reply.ticket, refusal) for reply in replies)

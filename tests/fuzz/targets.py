@@ -23,7 +23,7 @@ from kraft.client.sans_io.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kraft.coordinator.classic.group import ClassicGroup, Member
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember
 from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.classic.subscriptions import subscribed_topics
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
@@ -282,7 +282,7 @@ def _group_records() -> tuple[bytes, ...]:
 def _subscription(data: bytes) -> None:
     """Read as a coordinator does, and as the members that assign and are assigned to do."""
     protocols = (OfferedProtocol("range", data),)
-    member = Member(
+    member = ClassicGroupMember(
         member_id="m",
         client_id="",
         client_host="",

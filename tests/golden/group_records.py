@@ -10,7 +10,6 @@ from msgspec import Struct
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import (
     AssignedTopic,
-    ClassicMember,
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -27,6 +26,7 @@ from kraft.coordinator.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
+    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     OwnedTopic,
@@ -96,7 +96,7 @@ def _classic_groups() -> list[Golden]:
 def _classic_group(version: int) -> GroupMetadataValue:
     """Return a group of two members, with the fields that this version has."""
     members = tuple(
-        ClassicMember(
+        MemberMetadata(
             member_id=f"{MEMBER}-{number}",
             group_instance_id="static" if number and version >= 3 else None,
             client_id="client",

@@ -14,9 +14,9 @@ from kraft.coordinator.groups.commands import GroupCommand
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.hosted_shard import RefuseAll
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
 from kraft.coordinator.shard import Context
+from kraft.coordinator.shard_effects import RefuseAll
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
 from kraft.coordinator.transactions.shard import TransactionShard

@@ -17,19 +17,18 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.hosted_shard import (
-    Append,
-    HostedShard,
+from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
     Load,
     RefuseAll,
     RemoveTimer,
-    Report,
+    ReportEvents,
     SendReplies,
     SetMoreTimers,
     SetTimer,
-    Surroundings,
 )
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import assign_offsets, decode_batch, read_header
@@ -40,7 +39,7 @@ from kraft.model.ids import LeaderEpoch, Offset
 from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.shard_load import Newest, Replayed, replay
 
-Hosted: TypeAlias = HostedShard[Groups, GroupsVolatile, GroupCommand, GroupRecord]
+Hosted: TypeAlias = ShardMachine[Groups, GroupsVolatile, GroupCommand, GroupRecord]
 Answer: TypeAlias = Callable[[object], None]
 Log: TypeAlias = "list[bytes]"
 """Batches with their offsets."""
@@ -100,7 +99,7 @@ class Host:
             header = read_header(batch)
             self.producers.update(header, marker_in(header, batch))
         self.hosted: Hosted | None = None
-        self.appending: Append | None = None
+        self.appending: AppendBatch | None = None
         self.failed_by_producers = 0
         """Appends that the log refused because of the producer, although they were checked before."""
         self._shard = shard
@@ -117,10 +116,10 @@ class Host:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        self.hosted = HostedShard(
+        self.hosted = ShardMachine(
             self._shard,
             encode,
-            Surroundings(
+            ShardFacts(
                 context=self._context,
                 batch_bytes_max=lambda: 100_000,
                 append_refusal=lambda: None,
@@ -218,9 +217,9 @@ class Host:
 
     def _carry_out(self, effects: Iterable[object]) -> None:
         # A broker writes reports to its log, which is not simulated here.
-        for effect in (each for each in effects if not isinstance(each, Report)):
+        for effect in (each for each in effects if not isinstance(each, ReportEvents)):
             match effect:
-                case Append():
+                case AppendBatch():
                     assert self.appending is None, "two appends at once"
                     self.appending = effect
                 case SetTimer():

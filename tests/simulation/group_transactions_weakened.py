@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from kraft.coordinator.groups import passes
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.hosted_shard import HostedShard
 from kraft.coordinator.offsets import pending_offsets
 from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.offsets.expiry import expired
 from kraft.coordinator.offsets.fetch import fetch
 from kraft.coordinator.offsets.pending_offsets import PendingOffsets
+from kraft.coordinator.shard_machine import ShardMachine
 from kraft.log.transactions.verification import Verifications
 from kraft.server.coordinator.shard_load import Newest
 from tests.simulation import group_transactions_world as world_module
@@ -135,9 +135,9 @@ def deciding_on_what_is_not_appended() -> AbstractContextManager[object]:
     """A producer is checked while an earlier batch of it is not in the log."""
 
     def ask(hosted: Any, transactional: Any) -> Any:
-        return hosted._surroundings.producer_refusal(transactional.batch, transactional.origin)
+        return hosted._facts.producer_refusal(transactional.batch, transactional.origin)
 
-    return patch.object(HostedShard, "_producer_refusal", ask)
+    return patch.object(ShardMachine, "_producer_refusal", ask)
 
 
 def replying_when_appended() -> AbstractContextManager[object]:

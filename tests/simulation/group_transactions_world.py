@@ -19,7 +19,7 @@ from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.commands import CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.groups.timers import ExpiryTimer
+from kraft.coordinator.groups.timers import OffsetExpiryTimer
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
 from kraft.coordinator.shard import Context
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
@@ -188,7 +188,7 @@ class World:
         hosted = self.host.hosted
         assert hosted is not None
         before = hosted.latest
-        is_expiry = isinstance(self.host.end_timer(), ExpiryTimer)
+        is_expiry = isinstance(self.host.end_timer(), OffsetExpiryTimer)
         if not is_expiry or hosted.latest is before:
             return
         self.expired += 1

@@ -9,17 +9,17 @@ from typing import NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partition, Partitions
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import LeaveGroup, SyncedGroup, SyncGroup
 from kraft.coordinator.consumer.assignment_run import TakeTargets
-from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, Member
+from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, ConsumerGroupMember
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse, RebalanceTimeout, SessionTimeout
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
-from kraft.coordinator.groups.timers import ExpiryTimer, GroupDeletionTimer
+from kraft.coordinator.groups.timers import GroupDeletionTimer, OffsetExpiryTimer
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.fetch import FetchedTopic
@@ -230,7 +230,7 @@ class History:
             if not _is_empty(place.group_id, before, volatile):
                 raise Violation(Invariant.NOTHING_IS_LOST, f"{place} is deleted with a group that has members")
             return
-        if not isinstance(cause, ExpiryTimer):
+        if not isinstance(cause, OffsetExpiryTimer):
             raise Violation(Invariant.NOTHING_IS_LOST, f"{place} is deleted by {cause}")
         is_owned = any(self._is_owner(place, member_id, before) for member_id in self.members)
         if self.now_ms - old.commit_timestamp_ms < self._retention_ms or is_owned:
@@ -286,7 +286,7 @@ class History:
             self.assignments += is_offloaded
             self.late_assignments += is_offloaded and after.is_due
 
-    def _check_removal(self, member: Member, cause: Cause) -> None:
+    def _check_removal(self, member: ConsumerGroupMember, cause: Cause) -> None:
         client = self.members.get(member.member_id)
         if client is not None:
             client.was_removed = True
@@ -305,7 +305,7 @@ class History:
                 return
         raise Violation(Invariant.OWNERS_LET_GO, f"{member.member_id} is removed by {command or cause}")
 
-    def _check_member(self, before: Member, after: Member, cause: Cause) -> None:
+    def _check_member(self, before: ConsumerGroupMember, after: ConsumerGroupMember, cause: Cause) -> None:
         command = _command(cause)
         own = isinstance(command, ConsumerHeartbeat) and command.member_id == before.member_id
         if after.epoch < before.epoch and not (own and after.epoch == LEFT_STATIC_EPOCH):
@@ -443,7 +443,7 @@ def _command(cause: Cause) -> GroupCommand | FetchOffsets | None:
 def _is_empty(group_id: str, groups: Groups, volatile: GroupsVolatile) -> bool:
     consumer, classic = groups.consumer.get(group_id), volatile.classic.get(group_id)
     has_members = consumer is not None and bool(consumer.members)
-    return not has_members and (classic is None or classic.state is GroupState.EMPTY)
+    return not has_members and (classic is None or classic.state is ClassicGroupState.EMPTY)
 
 
 def _changed_offsets(

@@ -18,23 +18,22 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.hosted_shard import (
-    Append,
-    DoWork,
-    Effect,
-    HostedShard,
-    Load,
-    RefuseAll,
-    RemoveTimer,
-    Report,
-    SendReplies,
-    SetMoreTimers,
-    SetTimer,
-    Surroundings,
-)
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch
 from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
 from kraft.coordinator.shard_batches import Happening
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
+    DoWork,
+    Effect,
+    Load,
+    RefuseAll,
+    RemoveTimer,
+    ReportEvents,
+    SendReplies,
+    SetMoreTimers,
+    SetTimer,
+)
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.log.format.record_batch import decode_batch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
@@ -42,7 +41,7 @@ from tests.simulation.groups_history import Cause, FetchOffsets, History
 
 BATCH_BYTES_MAX = 100_000
 
-Hosted: TypeAlias = HostedShard[Groups, GroupsVolatile, GroupCommand, GroupRecord]
+Hosted: TypeAlias = ShardMachine[Groups, GroupsVolatile, GroupCommand, GroupRecord]
 
 
 class Waiting(Protocol):
@@ -118,14 +117,14 @@ class Host:
 
     def load(self, replicated: Groups) -> None:
         """Start the shard on the replay of the log, all of which is committed."""
-        surroundings = Surroundings(
+        surroundings = ShardFacts(
             context=self._world.context,
             batch_bytes_max=lambda: BATCH_BYTES_MAX,
             append_refusal=lambda: self.refusal,
             producer_refusal=lambda *_: None,
             commit_timeout_ms=2_000,
         )
-        self.shard = HostedShard(self._world.shard, encode, surroundings, replicated)
+        self.shard = ShardMachine(self._world.shard, encode, surroundings, replicated)
         self._carry_out(self.shard.start())
 
     def finish_load(self) -> None:
@@ -241,7 +240,7 @@ class Host:
     def _carry_out(self, effects: Iterable[Effect[Groups]]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendBatch():
                     assert self.appending is None, "two appends at once"
                     self.appending = effect.batch
                 case SendReplies():
@@ -249,7 +248,7 @@ class Host:
                         request = self._waiting.pop(reply.ticket, None)
                         if request is not None:
                             self._reply(request, reply.response)
-                case Report():
+                case ReportEvents():
                     self._check_reported(effect.happenings)
                 case RefuseAll():
                     self._refuse_all(effect.refusal)

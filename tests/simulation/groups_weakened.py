@@ -9,20 +9,21 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from kraft.coordinator import hosted_shard
+from kraft.coordinator import shard_machine
 from kraft.coordinator.classic import offset_commits, static_members, sync
 from kraft.coordinator.classic import rebalance as classic_rebalance
-from kraft.coordinator.classic.draft import Draft
+from kraft.coordinator.classic.draft import ClassicDraft
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.validation import validate_member
 from kraft.coordinator.consumer import assignment_run, checks, heartbeats, member_updates, reconciliation, targets
 from kraft.coordinator.consumer.assignment_run import TakeTargets
-from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member
-from kraft.coordinator.consumer.reconciliation import Goal
+from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember
+from kraft.coordinator.consumer.reconciliation import ReconciliationTarget
 from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.coordinator.groups import offset_requests
-from kraft.coordinator.hosted_shard import Effect, HostedShard, SendReplies
 from kraft.coordinator.shard import Reply
+from kraft.coordinator.shard_effects import Effect, SendReplies
+from kraft.coordinator.shard_machine import ShardMachine
 from kraft.model.errors import Refusal
 from tests.simulation.groups_host import Host, replayed
 from tests.simulation.groups_world import World
@@ -65,12 +66,12 @@ def keeping_ids_of_static_members() -> AbstractContextManager[object]:
 
     @contextmanager
     def patched() -> Iterator[None]:
-        new_member_id = Draft.new_member_id
+        new_member_id = ClassicDraft.new_member_id
 
-        def kept(draft: Draft, name: str) -> str:
+        def kept(draft: ClassicDraft, name: str) -> str:
             return draft.group.static_members.get(name) or new_member_id(draft, name)
 
-        with patch.object(Draft, "new_member_id", kept), patch.object(static_members, "rename_member", rename):
+        with patch.object(ClassicDraft, "new_member_id", kept), patch.object(static_members, "rename_member", rename):
             yield
 
     return patched()
@@ -116,7 +117,7 @@ def telling_nothing_in_the_previous_epoch() -> AbstractContextManager[object]:
     """A heartbeat of the previous epoch counts as that of a member that has heard what it is assigned now."""
     knows_assignment = heartbeats._knows_assignment
 
-    def as_if_current(request: Heartbeat, member: Member) -> bool:
+    def as_if_current(request: Heartbeat, member: ConsumerGroupMember) -> bool:
         is_previous = 0 < request.member_epoch < member.epoch
         return knows_assignment(replace(request, member_epoch=member.epoch) if is_previous else request, member)
 
@@ -127,7 +128,7 @@ def telling_nothing_of_steps_within_an_epoch() -> AbstractContextManager[object]
     """A member counts as having heard of each step within its epoch, also of those that late copies took."""
     may_be_unheard = member_updates._may_be_unheard
 
-    def only_if_new(group: ConsumerGroup, before: Member, after: Member) -> bool:
+    def only_if_new(group: ConsumerGroup, before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
         return before.epoch == JOIN_EPOCH and may_be_unheard(group, before, after)
 
     return patch.object(member_updates, "_may_be_unheard", only_if_new)
@@ -137,7 +138,7 @@ def telling_nothing_to_those_that_are_back() -> AbstractContextManager[object]:
     """A removed member that a late copy brings back counts as having heard that it owns nothing."""
     may_be_unheard = member_updates._may_be_unheard
 
-    def only_if_old(group: ConsumerGroup, before: Member, after: Member) -> bool:
+    def only_if_old(group: ConsumerGroup, before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
         return before.epoch != JOIN_EPOCH and may_be_unheard(group, before, after)
 
     return patch.object(member_updates, "_may_be_unheard", only_if_old)
@@ -152,7 +153,7 @@ def assigning_owned_partitions() -> AbstractContextManager[object]:
     """A member gets its target assignment before the owners have given it up."""
     towards = reconciliation._towards
 
-    def ignore_owners(member: Member, goal: Goal, owned: Any) -> Member:
+    def ignore_owners(member: ConsumerGroupMember, goal: ReconciliationTarget, owned: Any) -> ConsumerGroupMember:
         return towards(member, replace(goal, owners={}), owned)
 
     return patch.object(reconciliation, "_towards", ignore_owners)
@@ -197,10 +198,10 @@ def assigning_without_intervals() -> AbstractContextManager[object]:
 def replying_at_once() -> AbstractContextManager[object]:
     """Replies do not wait until what was decided is committed."""
 
-    def reply(shard: HostedShard[Any, Any, Any, Any], replies: tuple[Reply, ...]) -> list[Effect[Any]]:
+    def reply(shard: ShardMachine[Any, Any, Any, Any], replies: tuple[Reply, ...]) -> list[Effect[Any]]:
         return [SendReplies(replies)] if replies else []
 
-    return patch.object(hosted_shard.HostedShard, "_reply", reply)
+    return patch.object(shard_machine.ShardMachine, "_reply", reply)
 
 
 def replying_when_appended(host_type: type[Any] = Host) -> AbstractContextManager[object]:
@@ -216,20 +217,20 @@ def replying_when_appended(host_type: type[Any] = Host) -> AbstractContextManage
 
 def answering_reads_at_once() -> AbstractContextManager[object]:
     """A decision without records is answered before those it was made on are committed."""
-    original = HostedShard._take
+    original = ShardMachine._take
 
-    def take(shard: HostedShard[Any, Any, Any, Any], decision: Any, written: Any, context: Any) -> list[Effect[Any]]:
+    def take(shard: ShardMachine[Any, Any, Any, Any], decision: Any, written: Any, context: Any) -> list[Effect[Any]]:
         if written.records or not decision.replies:
             return original(shard, decision, written, context)
         return [*original(shard, replace(decision, replies=()), written, context), SendReplies(decision.replies)]
 
-    return patch.object(HostedShard, "_take", take)
+    return patch.object(ShardMachine, "_take", take)
 
 
 def going_on_after_failed_appends() -> AbstractContextManager[object]:
     """After a failed append the state stays as it was decided."""
 
-    append_failed = HostedShard.append_failed
+    append_failed = ShardMachine.append_failed
 
     def keep(shard: Any, reason: Refusal) -> list[Effect[Any]]:
         latest, volatile = shard.latest, shard.volatile
@@ -237,7 +238,7 @@ def going_on_after_failed_appends() -> AbstractContextManager[object]:
         shard.latest, shard.volatile = latest, volatile
         return effects
 
-    return patch.object(HostedShard, "append_failed", keep)
+    return patch.object(ShardMachine, "append_failed", keep)
 
 
 def loading_without_the_tail() -> AbstractContextManager[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator import hosted_shard
+from kraft.coordinator import shard_machine
 from tests.simulation import groups_weakened as weakened
 from tests.simulation.groups_history import Invariant
 from tests.simulation.groups_runs import Tally, notices, run
@@ -35,7 +35,7 @@ def test_invariants_hold_after_every_event_and_the_groups_heal() -> None:
 
 
 def test_invariants_hold_between_the_turns_in_which_timers_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_shard, "TIMERS_AT_ONCE", 1)
+    monkeypatch.setattr(shard_machine, "TIMERS_AT_ONCE", 1)
     total = Tally()
     for seed in range(SEEDS_IN_TURNS):
         try:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple, TypeAlias
 
-from kraft.coordinator.hosted_shard import (
-    Append,
+from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
     DoWork,
     Effect,
-    HostedShard,
     Load,
     RefuseAll,
     RemoveTimer,
-    Report,
+    ReportEvents,
     SendReplies,
     SetMoreTimers,
     SetTimer,
-    Surroundings,
 )
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import decode, encode
 from kraft.coordinator.transactions.records import TransactionRecord
@@ -31,7 +30,7 @@ from kraft.log.format.record_batch import decode_batch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 
-Hosted: TypeAlias = HostedShard[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]
+Hosted: TypeAlias = ShardMachine[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]
 Batch: TypeAlias = tuple[TransactionRecord, ...]
 Answer: TypeAlias = Callable[[object], None]
 
@@ -56,14 +55,14 @@ class Host:
         self._timers: dict[TimerKey, Timer] = {}
         self._tickets = 0
         self._loading: Transactions | None = None
-        surroundings = Surroundings(
+        surroundings = ShardFacts(
             context=context,
             batch_bytes_max=lambda: 100_000,
             append_refusal=lambda: None,
             producer_refusal=lambda *_: None,
             commit_timeout_ms=2_000,
         )
-        self.hosted: Hosted = HostedShard(shard, encode, surroundings, replayed(log))
+        self.hosted: Hosted = ShardMachine(shard, encode, surroundings, replayed(log))
         self._carry_out(self.hosted.start())
         self.load()
 
@@ -114,7 +113,7 @@ class Host:
     def _carry_out(self, effects: Iterable[Effect[Transactions]]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendBatch():
                     self.appending = effect.batch
                 case SendReplies():
                     for reply in effect.replies:
@@ -131,7 +130,7 @@ class Host:
                     self._carry_out(self.hosted.set_more_timers())
                 case Load():
                     self._loading = effect.replicated
-                case DoWork() | Report():
+                case DoWork() | ReportEvents():
                     raise AssertionError("this shard has no work for a thread, and reports nothing")
 
 

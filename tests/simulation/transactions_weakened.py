@@ -9,8 +9,9 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from kraft.coordinator.hosted_shard import Effect, HostedShard, SendReplies
 from kraft.coordinator.shard import Context, Reply, Ticket
+from kraft.coordinator.shard_effects import Effect, SendReplies
+from kraft.coordinator.shard_machine import ShardMachine
 from kraft.coordinator.transactions import (
     abort,
     end_transaction,
@@ -24,9 +25,9 @@ from kraft.coordinator.transactions.commands import EndTransaction, InitProducer
 from kraft.coordinator.transactions.markers import PendingMarkers, markers_written, pending_markers
 from kraft.coordinator.transactions.replicated import Transactions
 from kraft.coordinator.transactions.shard import TransactionShard
-from kraft.coordinator.transactions.state import State
+from kraft.coordinator.transactions.state import TransactionsState
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction, TransactionState
-from kraft.coordinator.transactions.volatile import Pass, TransactionsDecision
+from kraft.coordinator.transactions.volatile import TransactionalIdsPass, TransactionsDecision
 from tests.simulation.transactions_world import World
 
 Guard = Callable[[], AbstractContextManager[object]]
@@ -51,7 +52,9 @@ def ending_from_any_epoch() -> AbstractContextManager[object]:
 def ending_without_bump() -> AbstractContextManager[object]:
     """The epoch stays at the end of a transaction, also for clients that count on the next one."""
 
-    def unbumped(state: State, ticket: Ticket, command: EndTransaction, found: Transaction) -> TransactionsDecision:
+    def unbumped(
+        state: TransactionsState, ticket: Ticket, command: EndTransaction, found: Transaction
+    ) -> TransactionsDecision:
         return end_transaction._end(state, ticket, command, found)
 
     return patch.object(end_transaction, "_end_with_bump", unbumped)
@@ -68,7 +71,7 @@ def answering_retries_by_the_epoch_alone() -> AbstractContextManager[object]:
 def evicting_open_transactions() -> AbstractContextManager[object]:
     """An id is evicted for its age alone."""
 
-    def by_age(state: State, rest: Pass, found: Transaction | None) -> bool:
+    def by_age(state: TransactionsState, rest: TransactionalIdsPass, found: Transaction | None) -> bool:
         return rest.unused_ms is not None and found is not None and found.updated_ms <= state.now_ms - rest.unused_ms
 
     return patch.object(expiry, "_is_unused", by_age)
@@ -84,7 +87,7 @@ def taking_over_decided_transactions() -> AbstractContextManager[object]:
     def patched() -> Iterator[None]:
         decide = init_producer_id._next
 
-        def at_once(state: State, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
+        def at_once(state: TransactionsState, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
             found = state.transaction(command.transactional_id)
             if found is not None and found.state.is_prepared:
                 return decide(state, ticket, replace(command, expected=None), found)
@@ -110,7 +113,7 @@ def taking_over_open_transactions() -> AbstractContextManager[object]:
 def aborting_without_fence() -> AbstractContextManager[object]:
     """A transaction that is aborted by the coordinator leaves the producer its epoch."""
 
-    def unfenced(state: State, transactional_id: str, found: Transaction, *_: Any) -> TransactionsDecision:
+    def unfenced(state: TransactionsState, transactional_id: str, found: Transaction, *_: Any) -> TransactionsDecision:
         prepared = found.prepared(commit=False, producer=found.producer, client_version=0, now_ms=state.now_ms)
         return state.decided(transactional_id, prepared)
 
@@ -152,7 +155,7 @@ def marking_what_is_complete() -> AbstractContextManager[object]:
 def completing_after_the_first_marker() -> AbstractContextManager[object]:
     """A transaction is complete before all its markers are written."""
 
-    def early(state: State, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
+    def early(state: TransactionsState, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
         found = state.transaction(command.transactional_id)
         partitions = command.partitions if found is None else found.partitions
         return markers_written(state, ticket, replace(command, partitions=partitions))
@@ -163,7 +166,7 @@ def completing_after_the_first_marker() -> AbstractContextManager[object]:
 def taking_reports_of_any_decision() -> AbstractContextManager[object]:
     """A late report of markers counts for the next transaction."""
 
-    def current(state: State, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
+    def current(state: TransactionsState, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
         found = state.transactions.prepared.get(command.transactional_id)
         if found is not None:
             command = replace(command, producer=found.producer, prepared_ms=found.updated_ms)
@@ -188,10 +191,10 @@ def loading_without_timers() -> AbstractContextManager[object]:
 def replying_at_once() -> AbstractContextManager[object]:
     """A reply does not wait for the commit of what it says."""
 
-    def reply(hosted: HostedShard[Any, Any, Any, Any], replies: tuple[Reply, ...]) -> list[Effect[Any]]:
+    def reply(hosted: ShardMachine[Any, Any, Any, Any], replies: tuple[Reply, ...]) -> list[Effect[Any]]:
         return [SendReplies(replies)] if replies else []
 
-    return patch.object(HostedShard, "_reply", reply)
+    return patch.object(ShardMachine, "_reply", reply)
 
 
 @contextmanager

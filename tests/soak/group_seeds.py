@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kraft.coordinator import hosted_shard
+from kraft.coordinator import shard_machine
 from tests.simulation.groups_runs import Tally, run
 from tests.soak.seeds import run_seeds, seed_options
 
@@ -14,7 +14,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--in-turns", action="store_true", help="Let other events happen between timers due together")
     options = parser.parse_args(arguments)
     if options.in_turns:
-        vars(hosted_shard).update(TIMERS_AT_ONCE=1)
+        vars(shard_machine).update(TIMERS_AT_ONCE=1)
     total = Tally()
     return run_seeds(options, lambda seed: total.add(run(seed, in_turns=options.in_turns)), lambda: total)
 

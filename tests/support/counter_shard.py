@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Decision, Reply, Shard, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey
 from kraft.model.errors import ErrorCode, Refusal
 
 
@@ -90,50 +90,50 @@ class CounterShard(Shard[int, Waiters, Command, bytes]):
     def replay(self, replicated: int, record: bytes) -> int:
         return replicated + int(record)
 
-    def loaded(self, replicated: int, context: Context) -> Decision[Waiters, bytes]:
-        return Decision(volatile=Waiters())
+    def loaded(self, replicated: int, context: Context) -> ShardDecision[Waiters, bytes]:
+        return ShardDecision(volatile=Waiters())
 
     def decide(
         self, replicated: int, volatile: Waiters, ticket: Ticket, command: Command, context: Context
-    ) -> Decision[Waiters, bytes]:
+    ) -> ShardDecision[Waiters, bytes]:
         match command:
             case Add():
                 return self._add(replicated, volatile, command, (ticket,))
             case Read():
-                return Decision(volatile=volatile, replies=(Reply(ticket, replicated),), events=command.events)
+                return ShardDecision(volatile=volatile, replies=(Reply(ticket, replicated),), events=command.events)
             case WaitFor():
                 waiting = {**volatile.waiting, ticket: command.count}
-                return Decision(volatile=replace(volatile, waiting=waiting), timers={ticket: command.timeout_ms})
+                return ShardDecision(volatile=replace(volatile, waiting=waiting), timers={ticket: command.timeout_ms})
             case AddLater():
                 later = {**volatile.later, command.name: command.number}
                 delay_ms = command.delay_ms if command.delay_ms >= 0 else None
-                return Decision(
+                return ShardDecision(
                     volatile=replace(volatile, later=later),
                     replies=(Reply(ticket, replicated),),
                     timers={command.name: delay_ms},
                 )
             case Sum():
-                return Decision(volatile=volatile, replies=(Reply(ticket, replicated),), work=(command,))
+                return ShardDecision(volatile=volatile, replies=(Reply(ticket, replicated),), work=(command,))
             case Fail():
                 raise AssertionError("the shard has a bug")
 
     def timer_ended(
         self, replicated: int, volatile: Waiters, key: TimerKey, context: Context
-    ) -> Decision[Waiters, bytes]:
+    ) -> ShardDecision[Waiters, bytes]:
         if isinstance(key, str):
             return self._add(replicated, volatile, Add(volatile.later[key]), ())
         waiting: dict[Any, int] = dict(volatile.waiting)
         del waiting[key]
         late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "late")
-        return Decision(volatile=replace(volatile, waiting=waiting), replies=(Reply(Ticket(key), late),))  # type: ignore[arg-type]  # The other keys are tickets.
+        return ShardDecision(volatile=replace(volatile, waiting=waiting), replies=(Reply(Ticket(key), late),))  # type: ignore[arg-type]  # The other keys are tickets.
 
     def _add(
         self, replicated: int, volatile: Waiters, command: Add, tickets: tuple[Ticket, ...]
-    ) -> Decision[Waiters, bytes]:
+    ) -> ShardDecision[Waiters, bytes]:
         count = replicated + command.number * command.records
         ready = tuple(ticket for ticket, wanted in volatile.waiting.items() if wanted <= count)
         waiting = {ticket: wanted for ticket, wanted in volatile.waiting.items() if wanted > count}
-        return Decision(
+        return ShardDecision(
             volatile=replace(volatile, waiting=waiting),
             records=(b"%d%s" % (command.number, b" " * command.padding),) * command.records,
             replies=tuple(Reply(ticket, count) for ticket in (*tickets, *ready)),

@@ -32,7 +32,7 @@ def assign_uniformly(subscribers: Subscribers, partition_counts: PartitionCounts
     topics = sorted(
         by_topic, key=lambda topic_id: _scarcity(partition_counts[topic_id], len(by_topic[topic_id]), topic_id)
     )
-    draft = _Draft(subscribers, partition_counts, by_topic)
+    draft = _AssignmentDraft(subscribers, partition_counts, by_topic)
     for topic_id in topics:
         draft.hand_out(topic_id)
     for _ in range(_ROUNDS_MAX):
@@ -47,7 +47,7 @@ def _scarcity(partitions: int, subscribers: int, topic_id: TopicId) -> tuple[flo
     return -partitions / subscribers, subscribers, topic_id.int
 
 
-class _Draft:
+class _AssignmentDraft:
     """An assignment in the making."""
 
     def __init__(

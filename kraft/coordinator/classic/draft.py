@@ -7,30 +7,34 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.group import ClassicGroup, GroupState, Member, remove_members
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, ClassicGroupState, remove_members
 from kraft.coordinator.classic.records import group_record
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
 from kraft.coordinator.classic.validation import unknown_member
 from kraft.coordinator.group_events import GroupEvent, MemberGone
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
 
-GroupDecision: TypeAlias = Decision[ClassicGroup | None, GroupRecord]
+ClassicGroupDecision: TypeAlias = ShardDecision[ClassicGroup | None, GroupRecord]
 """The volatile state is the next value of the group; None if nothing of it has to be kept."""
 
 _PREVIOUS: Final = {
-    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
-    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
-    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
-    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    ClassicGroupState.EMPTY: {ClassicGroupState.PREPARING_REBALANCE},
+    ClassicGroupState.PREPARING_REBALANCE: {
+        ClassicGroupState.STABLE,
+        ClassicGroupState.COMPLETING_REBALANCE,
+        ClassicGroupState.EMPTY,
+    },
+    ClassicGroupState.COMPLETING_REBALANCE: {ClassicGroupState.PREPARING_REBALANCE},
+    ClassicGroupState.STABLE: {ClassicGroupState.COMPLETING_REBALANCE},
 }
 """For each state, those that a group may come from."""
 
 
-class Draft:
+class ClassicDraft:
     """Lives as long as one decision. Only this object changes; the groups that it holds one after the other do not."""
 
     __slots__ = ("_context", "_events", "_records", "_replies", "_timers", "group", "settings")
@@ -44,8 +48,8 @@ class Draft:
         self._timers: dict[TimerKey, int | None] = {}
         self._events: list[GroupEvent] = []
 
-    def decision(self) -> GroupDecision:
-        return Decision(
+    def decision(self) -> ClassicGroupDecision:
+        return ShardDecision(
             volatile=None if self.group.is_unused else self.group,
             records=tuple(self._records),
             replies=tuple(self._replies),
@@ -53,7 +57,7 @@ class Draft:
             events=tuple(self._events),
         )
 
-    def become(self, state: GroupState) -> None:
+    def become(self, state: ClassicGroupState) -> None:
         assert self.group.state in _PREVIOUS[state], f"{self.group.group_id} is {self.group.state}, not to be {state}"
         self.group = replace(self.group, state=state, state_since_ms=self._context.now_ms)
 
@@ -131,7 +135,7 @@ class Draft:
             self.set_timer(SessionTimer(self.group.group_id, member_id), None)
         self.group = remove_members(self.group, reasons)
 
-    def start_session(self, member: Member) -> None:
+    def start_session(self, member: ClassicGroupMember) -> None:
         """Start the member's session, or start it again."""
         self.set_timer(SessionTimer(self.group.group_id, member.member_id), member.session_timeout_ms)
 
@@ -139,9 +143,9 @@ class Draft:
         self._timers[key] = delay_ms
 
 
-def refused(group: ClassicGroup | None, ticket: Ticket, refusal: Refusal) -> GroupDecision:
+def refused(group: ClassicGroup | None, ticket: Ticket, refusal: Refusal) -> ClassicGroupDecision:
     """Return the decision that changes nothing."""
-    return Decision(volatile=group, replies=(Reply(ticket, refusal),))
+    return ShardDecision(volatile=group, replies=(Reply(ticket, refusal),))
 
 
 def _overtaken() -> Refusal:

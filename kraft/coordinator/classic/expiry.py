@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.draft import Draft, GroupDecision
-from kraft.coordinator.classic.group import ClassicGroup, GroupState, Member
+from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kraft.coordinator.classic.rebalance import complete, initial_delay_ended, prepare
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import ClassicTimer, JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.shard import Context
 
 
-def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> GroupDecision:
+def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> ClassicGroupDecision:
     """Decide what follows for a group as it was recorded: a new session for each member."""
-    draft = Draft(group, settings, context)
+    draft = ClassicDraft(group, settings, context)
     for member in group.members.values():
         draft.start_session(member)
     if group.members and group.leader is None:
@@ -23,9 +23,11 @@ def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> 
     return draft.decision()
 
 
-def timer_ended(group: ClassicGroup, key: ClassicTimer, settings: ClassicSettings, context: Context) -> GroupDecision:
+def timer_ended(
+    group: ClassicGroup, key: ClassicTimer, settings: ClassicSettings, context: Context
+) -> ClassicGroupDecision:
     """Decide what the end of one of the group's timers leads to."""
-    draft = Draft(group, settings, context)
+    draft = ClassicDraft(group, settings, context)
     match key:
         case SessionTimer():
             _session_ended(draft, key.member_id)
@@ -36,7 +38,7 @@ def timer_ended(group: ClassicGroup, key: ClassicTimer, settings: ClassicSetting
     return draft.decision()
 
 
-def _session_ended(draft: Draft, member_id: str) -> None:
+def _session_ended(draft: ClassicDraft, member_id: str) -> None:
     group = draft.group
     member = group.members.get(member_id)
     if member is None and member_id not in group.pending_joins:
@@ -45,21 +47,21 @@ def _session_ended(draft: Draft, member_id: str) -> None:
     if member is not None and waits and not member.is_new:
         return  # A member that waits for a response sends no heartbeats. Its session begins with the response.
     draft.remove_members({member_id: "" if member is None else _missed(draft, member)})
-    if draft.group.state is GroupState.PREPARING_REBALANCE:
+    if draft.group.state is ClassicGroupState.PREPARING_REBALANCE:
         if draft.group.all_joined:
             complete(draft)
     elif member is not None:
         prepare(draft, f"session of member {member_id} ended")
 
 
-def _missed(draft: Draft, member: Member) -> str:
+def _missed(draft: ClassicDraft, member: ClassicGroupMember) -> str:
     if member.is_new:
         return f"its first join has waited for {draft.settings.new_member_join_timeout_ms} ms"
     return f"no heartbeat within its session timeout of {member.session_timeout_ms} ms"
 
 
-def _join_time_ended(draft: Draft) -> None:
-    if draft.group.state is not GroupState.PREPARING_REBALANCE:
+def _join_time_ended(draft: ClassicDraft) -> None:
+    if draft.group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     if draft.group.initial_delay is not None:
         initial_delay_ended(draft)
@@ -67,7 +69,7 @@ def _join_time_ended(draft: Draft) -> None:
         complete(draft)
 
 
-def _sync_time_ended(draft: Draft) -> None:
+def _sync_time_ended(draft: ClassicDraft) -> None:
     """Remove the members that have not asked for their assignment, and begin the next rebalance."""
     late = sorted(draft.group.pending_syncs)
     if late:

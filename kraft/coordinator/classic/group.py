@@ -14,7 +14,7 @@ from kraft.coordinator.shard import Ticket
 from kraft.metadata.persistent_maps import PersistentMap
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """State of a classic group, by Kafka's name for it."""
 
     EMPTY = "Empty"
@@ -29,7 +29,7 @@ class GroupState(Enum):
     """The group does not exist."""
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class ClassicGroupMember(Struct, frozen=True, kw_only=True):
     member_id: str
     group_instance_id: str | None = None
     client_id: str
@@ -60,7 +60,7 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
     """The replicated part is in `records.py`; everything else ends with the leadership of the partition."""
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
     state_since_ms: int = -1
     generation: int = 0
     protocol_type: str | None = None
@@ -69,7 +69,7 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
     """None if there are no members, or if they rebalance because the leader is gone, or their group has just become a
     classic one."""
 
-    members: PersistentMap[str, Member] = PersistentMap()
+    members: PersistentMap[str, ClassicGroupMember] = PersistentMap()
     static_members: PersistentMap[str, str] = PersistentMap()
     """Member ids by instance id."""
 
@@ -108,10 +108,10 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
     @property
     def is_unused(self) -> bool:
         """True if nothing of this group is recorded, and nobody is about to join."""
-        return self.state is GroupState.EMPTY and not self.is_recorded and not self.pending_joins
+        return self.state is ClassicGroupState.EMPTY and not self.is_recorded and not self.pending_joins
 
 
-def add_member(group: ClassicGroup, member: Member, protocol_type: str) -> ClassicGroup:
+def add_member(group: ClassicGroup, member: ClassicGroupMember, protocol_type: str) -> ClassicGroup:
     """Return the group with one more member; the first one is its leader."""
     assert member.member_id not in group.members
     assert member.group_instance_id not in group.static_members
@@ -127,7 +127,7 @@ def add_member(group: ClassicGroup, member: Member, protocol_type: str) -> Class
     )
 
 
-def update_member(group: ClassicGroup, member: Member) -> ClassicGroup:
+def update_member(group: ClassicGroup, member: ClassicGroupMember) -> ClassicGroup:
     """Return the group with a member's new values; its ids stay the same."""
     before = group.members[member.member_id]
     return replace(
@@ -174,7 +174,7 @@ def rename_member(group: ClassicGroup, old_id: str, new_id: str) -> ClassicGroup
     )
 
 
-def as_requested(member: Member, request: JoinGroup) -> Member:
+def as_requested(member: ClassicGroupMember, request: JoinGroup) -> ClassicGroupMember:
     """Return the member with what its next JoinGroup says; address and client id stay those of the first one."""
     return replace(
         member,
@@ -186,7 +186,7 @@ def as_requested(member: Member, request: JoinGroup) -> Member:
 
 def supports(group: ClassicGroup, protocol_type: str, protocols: tuple[OfferedProtocol, ...]) -> bool:
     """Return whether a member with these protocols shares one with all members."""
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return bool(protocol_type and protocols)
     return group.protocol_type == protocol_type and any(
         group.supporters.get(offered.name, 0) == len(group.members) for offered in protocols

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.draft import Draft, GroupDecision, refused
+from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision, refused
 from kraft.coordinator.classic.group import (
     ClassicGroup,
-    GroupState,
-    Member,
+    ClassicGroupMember,
+    ClassicGroupState,
     add_member,
     as_requested,
     effective_rebalance_timeout_ms,
@@ -16,7 +16,7 @@ from kraft.coordinator.classic.group import (
     update_member,
 )
 from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
-from kraft.coordinator.classic.rebalance import because, joined, prepare_or_complete
+from kraft.coordinator.classic.rebalance import join_reason, joined, prepare_or_complete
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.static_members import replace_static_member
 from kraft.coordinator.classic.timers import SessionTimer
@@ -28,14 +28,14 @@ from kraft.model.errors import ErrorCode, Refusal
 
 def join_group(
     group: ClassicGroup | None, ticket: Ticket, request: JoinGroup, settings: ClassicSettings, context: Context
-) -> GroupDecision:
+) -> ClassicGroupDecision:
     """Decide a JoinGroup. A group comes into being when a member without an id joins it."""
     refusal = validate_join(request, settings)
     if refusal is None and group is None and request.member_id:
         refusal = unknown_member(request.group_id, request.member_id)
     if refusal is not None:
         return refused(group, ticket, refusal)
-    draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
+    draft = ClassicDraft(group or ClassicGroup(group_id=request.group_id), settings, context)
     if not _has_room(draft.group, request, settings.size_max):
         if request.member_id:
             draft.remove_members({request.member_id: f"the group has {settings.size_max} members without it"})
@@ -51,7 +51,7 @@ def join_group(
     return draft.decision()
 
 
-def _join_without_id(draft: Draft, ticket: Ticket, request: JoinGroup) -> None:
+def _join_without_id(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) -> None:
     if request.group_instance_id in draft.group.static_members:
         replace_static_member(draft, ticket, request)
         return
@@ -65,8 +65,8 @@ def _join_without_id(draft: Draft, ticket: Ticket, request: JoinGroup) -> None:
     draft.reply(ticket, MemberIdRequired(member_id))
 
 
-def _add(draft: Draft, ticket: Ticket, request: JoinGroup, member_id: str) -> None:
-    member = Member(
+def _add(draft: ClassicDraft, ticket: Ticket, request: JoinGroup, member_id: str) -> None:
+    member = ClassicGroupMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
@@ -90,10 +90,10 @@ def _add(draft: Draft, ticket: Ticket, request: JoinGroup, member_id: str) -> No
         draft.group = replace(draft.group, initial_delay=replace(draft.group.initial_delay, member_added=True))
     draft.park_join(member_id, ticket)
     draft.set_timer(SessionTimer(request.group_id, member_id), draft.settings.new_member_join_timeout_ms)
-    prepare_or_complete(draft, because(f"member {member_id} joined", request))
+    prepare_or_complete(draft, join_reason(f"member {member_id} joined", request))
 
 
-def _join_again(draft: Draft, ticket: Ticket, request: JoinGroup) -> None:
+def _join_again(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) -> None:
     """Decide the JoinGroup of a member. A rebalance begins if the member has changed, or leads a stable group."""
     group = draft.group
     refusal = validate_member(group, request.member_id, request.group_instance_id)
@@ -102,14 +102,14 @@ def _join_again(draft: Draft, ticket: Ticket, request: JoinGroup) -> None:
         return
     is_unchanged = group.members[request.member_id].protocols == request.protocols
     # A leader of a stable group joins because of what the coordinator does not see, such as new partitions.
-    leads_stable_group = group.state is GroupState.STABLE and group.leader == request.member_id
-    if is_unchanged and not leads_stable_group and group.state is not GroupState.PREPARING_REBALANCE:
+    leads_stable_group = group.state is ClassicGroupState.STABLE and group.leader == request.member_id
+    if is_unchanged and not leads_stable_group and group.state is not ClassicGroupState.PREPARING_REBALANCE:
         draft.reply(ticket, joined(group, request.member_id))
         return
     draft.group = update_member(group, as_requested(group.members[request.member_id], request))
     draft.park_join(request.member_id, ticket)
     what = "joined again" if is_unchanged else "changed its protocols or metadata"
-    prepare_or_complete(draft, because(f"member {request.member_id} {what}", request))
+    prepare_or_complete(draft, join_reason(f"member {request.member_id} {what}", request))
 
 
 def _has_room(group: ClassicGroup, request: JoinGroup, size_max: int) -> bool:
@@ -117,10 +117,10 @@ def _has_room(group: ClassicGroup, request: JoinGroup, size_max: int) -> bool:
     if instance_id is not None and instance_id not in group.static_members and len(group.static_members) >= size_max:
         return False  # Static members that are away do not count below, and stay until their sessions end.
     match group.state:
-        case GroupState.PREPARING_REBALANCE:
+        case ClassicGroupState.PREPARING_REBALANCE:
             # Those that have joined count, so that of a group that has become too large the last ones are left out.
             return request.member_id in group.joins or len(group.joins) < size_max
-        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+        case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
             return request.member_id in group.members or len(group.members) < size_max
         case _:
             return True

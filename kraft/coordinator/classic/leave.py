@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.draft import Draft, GroupDecision, refused
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision, refused
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
 from kraft.coordinator.classic.rebalance import prepare_or_complete
 from kraft.coordinator.classic.settings import ClassicSettings
@@ -14,23 +14,23 @@ from kraft.model.errors import ErrorCode
 
 def leave_group(
     group: ClassicGroup | None, ticket: Ticket, request: LeaveGroup, settings: ClassicSettings, context: Context
-) -> GroupDecision:
+) -> ClassicGroupDecision:
     """Decide a LeaveGroup: each member that it names has a result, and all that leave cause one rebalance."""
     refusal = validate_group_id(request.group_id)
     if refusal is not None:
         return refused(group, ticket, refusal)
-    draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
+    draft = ClassicDraft(group or ClassicGroup(group_id=request.group_id), settings, context)
     left: dict[str, LeavingMember] = {}
     results = [_left(each, _leave(draft.group, each, left)) for each in request.members]
-    draft.remove_members({member_id: because(each) for member_id, each in left.items()}, have_left=True)
+    draft.remove_members({member_id: leave_reason(each) for member_id, each in left.items()}, have_left=True)
     draft.reply(ticket, LeftGroup(tuple(results)))
-    if left and draft.group.state is not GroupState.EMPTY:
+    if left and draft.group.state is not ClassicGroupState.EMPTY:
         names = ", ".join(each.member_id or str(each.group_instance_id) for each in left.values())
         prepare_or_complete(draft, f"members left: {names}")
     return draft.decision()
 
 
-def because(leaving: LeavingMember) -> str:
+def leave_reason(leaving: LeavingMember) -> str:
     """Return why a member has left, as its client says (KIP-800)."""
     return f"client reason: {leaving.reason or 'not provided'}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator.classic.group import ClassicGroup, Member
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember
 from kraft.coordinator.classic.messages import JoinGroup, SyncGroup
 
 GROUP_BYTES: Final = 1_024
@@ -62,7 +62,7 @@ def _held_bytes(group: ClassicGroup | None, member_id: str) -> int:
     return MEMBER_BYTES + text_bytes(group.group_id, member_id) if member_id in group.pending_joins else 0
 
 
-def _member_bytes(group_id: str, member: Member | JoinGroup) -> int:
+def _member_bytes(group_id: str, member: ClassicGroupMember | JoinGroup) -> int:
     """Return the memory of a member without its assignment. Its timer has the group id of its own request."""
     texts = (group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host)
     protocols = (PROTOCOL_BYTES + text_bytes(each.name) + len(each.metadata) for each in member.protocols)

@@ -6,32 +6,32 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.draft import Draft
-from kraft.coordinator.classic.group import ClassicGroup, GroupState, InitialDelay, select_protocol
+from kraft.coordinator.classic.draft import ClassicDraft
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState, InitialDelay, select_protocol
 from kraft.coordinator.classic.messages import JoinedGroup, JoinedMember, JoinGroup
 from kraft.coordinator.classic.timers import JoinTimer, SyncTimer
-from kraft.coordinator.classic.validation import rebalancing
+from kraft.coordinator.classic.validation import rebalance_in_progress
 from kraft.coordinator.group_events import RebalanceCompleted, RebalanceStarted
 from kraft.metadata.persistent_maps import PersistentMap
 
 _REASON_LENGTH_MAX: Final = 500
 
 
-def prepare_or_complete(draft: Draft, reason: str) -> None:
+def prepare_or_complete(draft: ClassicDraft, reason: str) -> None:
     """Begin a rebalance. If one is prepared already, go on once all have joined and an initial delay has ended."""
-    if draft.group.state is not GroupState.PREPARING_REBALANCE:
+    if draft.group.state is not ClassicGroupState.PREPARING_REBALANCE:
         prepare(draft, reason)
     elif draft.group.initial_delay is None and draft.group.all_joined:
         complete(draft)
 
 
-def prepare(draft: Draft, reason: str) -> None:
+def prepare(draft: ClassicDraft, reason: str) -> None:
     """Begin a rebalance: members who wait for an assignment, and those who send heartbeats, are to join again."""
     _refuse_syncs(draft)
     draft.set_timer(SyncTimer(draft.group.group_id), None)
-    was_empty = draft.group.state is GroupState.EMPTY
-    is_restart = draft.group.state is GroupState.COMPLETING_REBALANCE
-    draft.become(GroupState.PREPARING_REBALANCE)
+    was_empty = draft.group.state is ClassicGroupState.EMPTY
+    is_restart = draft.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    draft.become(ClassicGroupState.PREPARING_REBALANCE)
     draft.group = replace(draft.group, rebalance_reason=reason[:_REASON_LENGTH_MAX])
     draft.report(
         RebalanceStarted(
@@ -54,7 +54,7 @@ def prepare(draft: Draft, reason: str) -> None:
         draft.set_timer(JoinTimer(draft.group.group_id), draft.group.rebalance_timeout_ms)
 
 
-def initial_delay_ended(draft: Draft) -> None:
+def initial_delay_ended(draft: ClassicDraft) -> None:
     """Extend the delay if further members have come, up to the rebalance timeout; otherwise go on without others."""
     delay = draft.group.initial_delay
     assert delay is not None
@@ -66,7 +66,7 @@ def initial_delay_ended(draft: Draft) -> None:
         complete(draft)
 
 
-def complete(draft: Draft) -> None:
+def complete(draft: ClassicDraft) -> None:
     """Begin the next generation with the members that have joined, and with static members, who may be away."""
     draft.set_timer(JoinTimer(draft.group.group_id), None)
     timeout_ms = draft.group.rebalance_timeout_ms
@@ -83,13 +83,13 @@ def complete(draft: Draft) -> None:
     if draft.group.members:
         _begin_generation(draft)
     else:
-        draft.become(GroupState.EMPTY)
+        draft.become(ClassicGroupState.EMPTY)
         draft.group = replace(draft.group, protocol=None)
         draft.write_group()
         report_completed(draft, partitions=0)
 
 
-def report_completed(draft: Draft, partitions: int | None) -> None:
+def report_completed(draft: ClassicDraft, partitions: int | None) -> None:
     group = draft.group
     draft.report(
         RebalanceCompleted(
@@ -115,13 +115,13 @@ def joined(group: ClassicGroup, member_id: str) -> JoinedGroup:
     )
 
 
-def because(event: str, request: JoinGroup) -> str:
+def join_reason(event: str, request: JoinGroup) -> str:
     """Return the reason of a rebalance that a JoinGroup causes, with the client's own (KIP-800)."""
     return f"{event}; client reason: {request.reason or 'not provided'}"
 
 
-def _begin_generation(draft: Draft) -> None:
-    draft.become(GroupState.COMPLETING_REBALANCE)
+def _begin_generation(draft: ClassicDraft) -> None:
+    draft.become(ClassicGroupState.COMPLETING_REBALANCE)
     group = draft.group
     known = {member.member_id: replace(member, is_new=False) for member in group.members.values() if member.is_new}
     joins = draft.take_joins()
@@ -139,18 +139,18 @@ def _begin_generation(draft: Draft) -> None:
     draft.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def _refuse_syncs(draft: Draft) -> None:
+def _refuse_syncs(draft: ClassicDraft) -> None:
     """Refuse the requests that wait for an assignment of this generation: there will be none."""
-    if draft.group.state is GroupState.COMPLETING_REBALANCE:
+    if draft.group.state is ClassicGroupState.COMPLETING_REBALANCE:
         unassigned = {each.member_id: replace(each, assignment=b"") for each in draft.group.members.values()}
         draft.group = replace(draft.group, members=draft.group.members.with_changes(unassigned))
         for member_id, ticket in sorted(draft.take_syncs().items()):
-            draft.reply(ticket, rebalancing(draft.group.group_id))
+            draft.reply(ticket, rebalance_in_progress(draft.group.group_id))
             draft.start_session(draft.group.members[member_id])
     draft.group = replace(draft.group, pending_syncs=PersistentMap())
 
 
-def _set_initial_delay(draft: Draft, delay: InitialDelay) -> None:
+def _set_initial_delay(draft: ClassicDraft, delay: InitialDelay) -> None:
     draft.group = replace(draft.group, initial_delay=delay)
     draft.set_timer(JoinTimer(draft.group.group_id), delay.current_ms)
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.group import ClassicGroup, GroupState, Member, add_member, effective_rebalance_timeout_ms
+from kraft.coordinator.classic.group import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    add_member,
+    effective_rebalance_timeout_ms,
+)
 from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.group_records import ClassicMember, GroupMetadataKey, GroupMetadataValue
+from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 
 def group_record(group: ClassicGroup) -> GroupRecord:
     """Return the record of a stable or empty group."""
-    assert group.state in (GroupState.STABLE, GroupState.EMPTY)
+    assert group.state in (ClassicGroupState.STABLE, ClassicGroupState.EMPTY)
     members = sorted(group.members.values(), key=lambda member: member.member_id)
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -48,11 +54,11 @@ def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     if not group.members:
         return group
     leader = value.leader if value.leader is None or value.leader in group.members else group.leader
-    return replace(group, state=GroupState.STABLE, leader=leader, protocol=value.protocol or "")
+    return replace(group, state=ClassicGroupState.STABLE, leader=leader, protocol=value.protocol or "")
 
 
-def _recorded(member: Member, protocol: str | None) -> ClassicMember:
-    return ClassicMember(
+def _recorded(member: ClassicGroupMember, protocol: str | None) -> MemberMetadata:
+    return MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
@@ -64,8 +70,8 @@ def _recorded(member: Member, protocol: str | None) -> ClassicMember:
     )
 
 
-def _member(recorded: ClassicMember, protocol: str | None) -> Member:
-    return Member(
+def _member(recorded: MemberMetadata, protocol: str | None) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=recorded.member_id,
         group_instance_id=recorded.group_instance_id,
         client_id=recorded.client_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import error as struct_error
 from struct import unpack_from
 
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE, GroupFacts, classic_group
 
 
@@ -13,8 +13,8 @@ def group_facts(group: ClassicGroup) -> GroupFacts:
     """Return what the deletion and the expiry of the group's offsets depend on."""
     return classic_group(
         protocol_type=group.protocol_type or "",
-        empty=group.state is GroupState.EMPTY,
-        stable=group.state is GroupState.STABLE,
+        empty=group.state is ClassicGroupState.EMPTY,
+        stable=group.state is ClassicGroupState.STABLE,
         current_state_timestamp_ms=group.state_since_ms if group.state_since_ms >= 0 else None,
         subscribed_topics=subscribed_topics(group),
     )

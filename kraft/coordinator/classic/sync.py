@@ -5,13 +5,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.assigned_partitions import assigned_partitions
-from kraft.coordinator.classic.draft import Draft, GroupDecision, refused
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision, refused
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.messages import SyncedGroup, SyncGroup
 from kraft.coordinator.classic.rebalance import report_completed
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import SyncTimer
-from kraft.coordinator.classic.validation import rebalancing, unknown_member, validate_generation, validate_group_id
+from kraft.coordinator.classic.validation import (
+    rebalance_in_progress,
+    unknown_member,
+    validate_generation,
+    validate_group_id,
+)
 from kraft.coordinator.shard import Context, Ticket
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
@@ -19,7 +24,7 @@ from kraft.model.errors import ErrorCode, Refusal
 
 def sync_group(
     group: ClassicGroup | None, ticket: Ticket, request: SyncGroup, settings: ClassicSettings, context: Context
-) -> GroupDecision:
+) -> ClassicGroupDecision:
     """Decide a SyncGroup. Followers wait for the leader's, which makes the group stable."""
     if group is None:
         refusal = validate_group_id(request.group_id) or unknown_member(request.group_id, request.member_id)
@@ -27,11 +32,11 @@ def sync_group(
     invalid = _refusal(group, request)
     if invalid is not None:
         return refused(group, ticket, invalid)
-    draft = Draft(group, settings, context)
+    draft = ClassicDraft(group, settings, context)
     draft.group = replace(group, pending_syncs=group.pending_syncs.with_changes({request.member_id: None}))
     if not draft.group.pending_syncs:
         draft.set_timer(SyncTimer(group.group_id), None)
-    if group.state is GroupState.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         draft.reply(ticket, _synced(group, request.member_id))
         return draft.decision()
     draft.park_sync(request.member_id, ticket)
@@ -40,13 +45,13 @@ def sync_group(
     return draft.decision()
 
 
-def _stabilize(draft: Draft, request: SyncGroup) -> None:
+def _stabilize(draft: ClassicDraft, request: SyncGroup) -> None:
     """Take up the leader's assignment. Members that it leaves out are assigned nothing."""
     assigned = {
         member.member_id: replace(member, assignment=request.assignments.get(member.member_id, b""))
         for member in draft.group.members.values()
     }
-    draft.become(GroupState.STABLE)
+    draft.become(ClassicGroupState.STABLE)
     draft.group = replace(draft.group, members=PersistentMap(assigned))
     draft.write_group()
     report_completed(draft, assigned_partitions(draft.group))
@@ -68,7 +73,7 @@ def _refusal(group: ClassicGroup, request: SyncGroup) -> Refusal | None:
     if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol, group.protocol):
         message = f"group {group.group_id!r} uses {group.protocol_type}: {group.protocol}"
         return Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-    return rebalancing(group.group_id) if group.state is GroupState.PREPARING_REBALANCE else None
+    return rebalance_in_progress(group.group_id) if group.state is ClassicGroupState.PREPARING_REBALANCE else None
 
 
 def _differs(provided: str | None, current: str | None) -> bool:

@@ -26,7 +26,7 @@ def validate_member(group: ClassicGroup, member_id: str, group_instance_id: str 
     """Return why a request does not come from a member of the group, or None if it does."""
     current = group.static_members.get(group_instance_id) if group_instance_id is not None else member_id
     if current is not None and current != member_id and group_instance_id is not None:
-        return fenced(group_instance_id)
+        return instance_fenced(group_instance_id)
     if current is None or member_id not in group.members:
         return unknown_member(group.group_id, member_id)
     return None
@@ -42,7 +42,7 @@ def validate_generation(
     return refusal
 
 
-def fenced(group_instance_id: str) -> Refusal:
+def instance_fenced(group_instance_id: str) -> Refusal:
     message = f"another member uses the instance id {group_instance_id!r}: set another group.instance.id"
     return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
 
@@ -56,5 +56,5 @@ def illegal_generation(group_id: str, generation: int) -> Refusal:
     return Refusal(ErrorCode.ILLEGAL_GENERATION, message)
 
 
-def rebalancing(group_id: str) -> Refusal:
+def rebalance_in_progress(group_id: str) -> Refusal:
     return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group_id!r} rebalances: join again")

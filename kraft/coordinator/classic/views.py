@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.model.errors import ErrorCode
 from kraft.wire.schema.describe_groups import DescribedGroup, DescribedGroupMember
 
 
 def described(group: ClassicGroup) -> DescribedGroup:
     """Return the group for an administrator, without protocol and metadata unless it is stable."""
-    protocol = group.protocol if group.state is GroupState.STABLE else None
+    protocol = group.protocol if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import Draft
+from kraft.coordinator.consumer.draft import ConsumerDraft
 from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import changed_targets
@@ -94,7 +94,7 @@ def is_late(group: ConsumerGroup, slice_: TakeTargets) -> bool:
     return slice_.epoch <= group.assignment_epoch
 
 
-def take(draft: Draft, slice_: TakeTargets, context: Context) -> None:
+def take(draft: ConsumerDraft, slice_: TakeTargets, context: Context) -> None:
     """Record a slice. The assignment is that of the epoch in which the run began, whatever the group's is now."""
     group = draft.group
     for target in slice_.targets:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroup, Member
+from kraft.coordinator.consumer.group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEFT_STATIC_EPOCH,
+    ConsumerGroup,
+    ConsumerGroupMember,
+)
 from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, Heartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
-from kraft.coordinator.group_refusals import empty_group_id, not_empty
+from kraft.coordinator.group_refusals import empty_group_id, group_not_empty
 from kraft.coordinator.offsets.committer import MEMBER_EPOCHS_FROM, Committer
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -63,7 +69,7 @@ def check_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) ->
         raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def known_member(group: ConsumerGroup, member_id: str) -> Member:
+def known_member(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
     member = group.members.get(member_id)
     if member is None:
         message = f"group {group.group_id!r} has no member {member_id!r}: join again"
@@ -71,7 +77,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> Member:
     return member
 
 
-def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
+def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
     """Return the member with the instance id, if its member id is the given one."""
     member = group.static_member(instance_id)
     if member is None:
@@ -83,7 +89,7 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
     return member
 
 
-def check_released(member: Member, member_id: str) -> None:
+def check_released(member: ConsumerGroupMember, member_id: str) -> None:
     """Check that the static member has left, so that another can take its place. A classic one does not report it."""
     if member.epoch != LEFT_STATIC_EPOCH and member.classic is None:
         message = (
@@ -92,7 +98,7 @@ def check_released(member: Member, member_id: str) -> None:
         raise Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def check_epoch(member: Member, request: Heartbeat) -> None:
+def check_epoch(member: ConsumerGroupMember, request: Heartbeat) -> None:
     """Check the epoch of a heartbeat: it is the member's, or the one before if the last response may have been lost."""
     if request.member_epoch != member.epoch and not may_have_missed_response(member, request):
         message = (
@@ -102,14 +108,14 @@ def check_epoch(member: Member, request: Heartbeat) -> None:
         raise Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def may_have_missed_response(member: Member, request: Heartbeat) -> bool:
+def may_have_missed_response(member: ConsumerGroupMember, request: Heartbeat) -> bool:
     """Return whether the heartbeat is of the previous epoch, and the member owns nothing but what is assigned to it."""
     epoch = request.member_epoch
     is_previous = epoch < member.epoch and epoch == member.previous_epoch
     return is_previous and request.owned is not None and request.owned <= member.assigned
 
 
-def may_join_again(member: Member, request: Heartbeat) -> bool:
+def may_join_again(member: ConsumerGroupMember, request: Heartbeat) -> bool:
     """Return whether a member that is in the group may join: it may not have heard that it is."""
     return may_have_missed_response(member, request) or member.is_unheard
 
@@ -138,13 +144,13 @@ def check_offset_commit(group: ConsumerGroup, committer: Committer, partitions: 
         _check_no_other_owner(group, member, partitions)
 
 
-def _is_owner_since(member: Member, epoch: int, partitions: Partitions) -> bool:
+def _is_owner_since(member: ConsumerGroupMember, epoch: int, partitions: Partitions) -> bool:
     """Return whether the member owned all the partitions in an earlier epoch, and has owned them since."""
     owned = member.assignment_epochs
     return 0 < epoch < member.epoch and all(owned.get(partition, member.epoch) <= epoch for partition in partitions)
 
 
-def _check_no_other_owner(group: ConsumerGroup, member: Member, partitions: Partitions) -> None:
+def _check_no_other_owner(group: ConsumerGroup, member: ConsumerGroupMember, partitions: Partitions) -> None:
     """Check that no other member owns any of the partitions.
 
     A member stays in its epoch while it gives up partitions more than once. A commit that is late then comes in its
@@ -163,12 +169,12 @@ def check_offset_fetch(group: ConsumerGroup, member_id: str | None, member_epoch
     _check_current_epoch(known_member(group, member_id or ""), member_epoch)
 
 
-def _check_current_epoch(member: Member, member_epoch: int) -> None:
+def _check_current_epoch(member: ConsumerGroupMember, member_epoch: int) -> None:
     if member_epoch != member.epoch:
         raise _stale(member, f"the epoch of member {member.member_id!r} is {member.epoch}, not {member_epoch}")
 
 
-def _stale(member: Member, message: str) -> Refusal:
+def _stale(member: ConsumerGroupMember, message: str) -> Refusal:
     code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
     return Refusal(code, message)
 
@@ -176,4 +182,4 @@ def _stale(member: Member, message: str) -> Refusal:
 def check_deletion(group: ConsumerGroup) -> None:
     """Check that the group can be deleted."""
     if group.members:
-        raise not_empty(group.group_id)
+        raise group_not_empty(group.group_id)

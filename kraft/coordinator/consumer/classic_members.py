@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.group import effective_rebalance_timeout_ms
-from kraft.coordinator.classic.leave import because
+from kraft.coordinator.classic.leave import leave_reason
 from kraft.coordinator.classic.messages import (
     Heartbeat,
     HeartbeatAccepted,
@@ -26,11 +26,11 @@ from kraft.coordinator.classic.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from kraft.coordinator.classic.validation import illegal_generation, rebalancing, unknown_member
+from kraft.coordinator.classic.validation import illegal_generation, rebalance_in_progress, unknown_member
 from kraft.coordinator.consumer.checks import check_size, known_member, known_static_member
 from kraft.coordinator.consumer.departures import remove
-from kraft.coordinator.consumer.draft import METADATA_CHANGED, Draft, GroupDecision, refused
-from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, Member, MemberState
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, ConsumerDraft, ConsumerGroupDecision, refused
+from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, MemberState
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import assign
@@ -51,9 +51,9 @@ from kraft.wire.schema.consumer_protocol import ConsumerProtocolSubscription
 
 def decide_join(
     group: ConsumerGroup, ticket: Ticket, request: JoinGroup, context: Context, settings: GroupSettings
-) -> GroupDecision:
+) -> ConsumerGroupDecision:
     """Decide a JoinGroup; the session timeout was checked."""
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     try:
         joined = _join(draft, request, context, settings)
     except Refusal as refusal:
@@ -61,7 +61,7 @@ def decide_join(
     return draft.decision(Reply(ticket, joined))
 
 
-def _join(draft: Draft, request: JoinGroup, context: Context, settings: GroupSettings) -> JoinedGroup:
+def _join(draft: ConsumerDraft, request: JoinGroup, context: Context, settings: GroupSettings) -> JoinedGroup:
     member_id = request.member_id or context.random_id
     check_size(draft.group, member_id, settings)
     subscription = _subscription(draft.group, request)
@@ -99,7 +99,7 @@ def _subscription(group: ConsumerGroup, request: JoinGroup) -> ConsumerProtocolS
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from error
 
 
-def _identified(draft: Draft, member_id: str, request: JoinGroup) -> Member:
+def _identified(draft: ConsumerDraft, member_id: str, request: JoinGroup) -> ConsumerGroupMember:
     """Return the member that joins, as it was before. A static one takes its own place without having left it."""
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
@@ -107,10 +107,12 @@ def _identified(draft: Draft, member_id: str, request: JoinGroup) -> Member:
     predecessor = None if instance_id is None else draft.group.static_member(instance_id)
     if predecessor is not None:
         return replace_static_member(draft, predecessor, member_id)
-    return draft.group.members.get(member_id) or Member(member_id=member_id)
+    return draft.group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
 
 
-def _updated(member: Member, request: JoinGroup, subscription: ConsumerProtocolSubscription) -> Member:
+def _updated(
+    member: ConsumerGroupMember, request: JoinGroup, subscription: ConsumerProtocolSubscription
+) -> ConsumerGroupMember:
     return replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
@@ -129,9 +131,9 @@ def _updated(member: Member, request: JoinGroup, subscription: ConsumerProtocolS
 
 def decide_sync(
     group: ConsumerGroup, ticket: Ticket, request: SyncGroup, context: Context, settings: GroupSettings
-) -> GroupDecision:
+) -> ConsumerGroupDecision:
     """Decide a SyncGroup: it starts the session again, and its response is the assignment."""
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     try:
         member, classic = _known(group, request.member_id, request.group_instance_id, request.generation)
         _check_protocol(classic, request)
@@ -139,7 +141,7 @@ def decide_sync(
         return refused(ticket, refusal)
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         draft.start_rejoin(member)
-        return draft.decision(Reply(ticket, rebalancing(group.group_id)))
+        return draft.decision(Reply(ticket, rebalance_in_progress(group.group_id)))
     draft.stop_sync(member)
     draft.start_session(member, settings)
     return draft.decision(Reply(ticket, _synced(member, classic, request, context.image)))
@@ -147,13 +149,13 @@ def decide_sync(
 
 def decide_heartbeat(
     group: ConsumerGroup, ticket: Ticket, request: Heartbeat, context: Context, settings: GroupSettings
-) -> GroupDecision:
+) -> ConsumerGroupDecision:
     """Decide a Heartbeat: it starts the session again, and its response says whether to join again."""
     try:
         member, _ = _known(group, request.member_id, request.group_instance_id, request.generation)
     except Refusal as refusal:
         return refused(ticket, refusal)
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     draft.start_session(member, settings)
     new_hash = group.metadata_hash_with(context.image)
     if new_hash != group.metadata_hash:
@@ -163,12 +165,12 @@ def decide_heartbeat(
     if not _has_to_rejoin(draft.group, member):
         return draft.decision(Reply(ticket, HeartbeatAccepted()))
     draft.start_rejoin(member)
-    return draft.decision(Reply(ticket, rebalancing(group.group_id)))
+    return draft.decision(Reply(ticket, rebalance_in_progress(group.group_id)))
 
 
 def _known(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-) -> tuple[Member, ClassicProtocols]:
+) -> tuple[ConsumerGroupMember, ClassicProtocols]:
     if instance_id is None:
         member = known_member(group, member_id)
     else:
@@ -189,7 +191,9 @@ def _check_protocol(classic: ClassicProtocols, request: SyncGroup) -> None:
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
 
-def _synced(member: Member, classic: ClassicProtocols, request: SyncGroup, image: MetadataImage) -> SyncedGroup:
+def _synced(
+    member: ConsumerGroupMember, classic: ClassicProtocols, request: SyncGroup, image: MetadataImage
+) -> SyncedGroup:
     return SyncedGroup(
         protocol_type=request.protocol_type,
         protocol=request.protocol,
@@ -197,7 +201,7 @@ def _synced(member: Member, classic: ClassicProtocols, request: SyncGroup, image
     )
 
 
-def _has_to_rejoin(group: ConsumerGroup, member: Member) -> bool:
+def _has_to_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
     """Return whether the member has a step to take, for which it has to join again.
 
     A new epoch is a step only when its target assignment is there.
@@ -211,7 +215,7 @@ def _has_to_rejoin(group: ConsumerGroup, member: Member) -> bool:
             return member.epoch < group.assignment_epoch
 
 
-def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
     missing = group.target(member.member_id) - member.assigned
     return any(group.owners.get(partition, member.member_id) != member.member_id for partition in missing)
 
@@ -219,7 +223,7 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 # --- LeaveGroup ------------------------------------------------------------------------------------------------------
 
 
-def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: Context) -> GroupDecision:
+def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: Context) -> ConsumerGroupDecision:
     """Decide a LeaveGroup. An administrator may remove members of either protocol by it."""
     leaving: dict[str, str] = {}
     results = []
@@ -227,19 +231,19 @@ def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, cont
         error_code = ErrorCode.NONE
         try:
             member = _leaving(group, each)
-            leaving[member.member_id] = because(each)
+            leaving[member.member_id] = leave_reason(each)
         except Refusal as refusal:
             error_code = refusal.error_code
         results.append(
             LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error_code)
         )
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     if leaving:
         remove(draft, leaving, context.image, have_left=True)
     return draft.decision(Reply(ticket, LeftGroup(tuple(results))))
 
 
-def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> Member:
+def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
     if leaving.group_instance_id is None:
         return known_member(group, leaving.member_id)
     member = group.static_member(leaving.group_instance_id)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.checks import check_deletion, known_member, known_static_member
-from kraft.coordinator.consumer.draft import NOTHING, Draft, GroupDecision, refused
-from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, Member, MemberState
+from kraft.coordinator.consumer.draft import NOTHING, ConsumerDraft, ConsumerGroupDecision, refused
+from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, ConsumerGroupMember, MemberState
 from kraft.coordinator.consumer.requests import (
     ConsumerTimer,
     Heartbeat,
@@ -28,12 +28,12 @@ from kraft.coordinator.consumer.requests import (
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import wait_ms
 from kraft.coordinator.group_events import MemberAway, MemberGone
-from kraft.coordinator.shard import Context, Decision, Reply, Ticket
+from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 
 
-def leave(draft: Draft, request: Heartbeat, image: MetadataImage) -> HeartbeatResponse:
+def leave(draft: ConsumerDraft, request: Heartbeat, image: MetadataImage) -> HeartbeatResponse:
     """Let a member go. Its epoch is not checked: whatever it is, the member is about to end."""
     if request.instance_id is None:
         member = known_member(draft.group, request.member_id)
@@ -46,7 +46,7 @@ def leave(draft: Draft, request: Heartbeat, image: MetadataImage) -> HeartbeatRe
     return HeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
 
 
-def _leave_for_a_while(draft: Draft, member: Member) -> None:
+def _leave_for_a_while(draft: ConsumerDraft, member: ConsumerGroupMember) -> None:
     """Keep the assignment of a static member until it returns. If it does not, the end of its session removes it."""
     gone = replace(member, epoch=LEFT_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
     draft.emit(records.current_assignment(draft.group.group_id, gone))
@@ -55,7 +55,7 @@ def _leave_for_a_while(draft: Draft, member: Member) -> None:
     draft.report(away)
 
 
-def remove(draft: Draft, reasons: Mapping[str, str], image: MetadataImage, *, have_left: bool = False) -> None:
+def remove(draft: ConsumerDraft, reasons: Mapping[str, str], image: MetadataImage, *, have_left: bool = False) -> None:
     """Remove members; `reasons` says why, for each of them. The epoch is bumped once for all of them."""
     group_id = draft.group.group_id
     for member_id, reason in reasons.items():
@@ -76,17 +76,17 @@ def remove(draft: Draft, reasons: Mapping[str, str], image: MetadataImage, *, ha
     draft.bump_epoch(draft.group.metadata_hash_with(image), f"{who} {what}")
 
 
-def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context: Context) -> GroupDecision:
+def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context: Context) -> ConsumerGroupDecision:
     """Remove a member that missed its deadline; the timers say which."""
     member = None if group is None else group.members.get(key.member_id)
     if group is None or member is None or not _still_applies(key, member):
         return NOTHING
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     remove(draft, {member.member_id: _missed(key, member)}, context.image)
     return draft.decision()
 
 
-def _missed(key: ConsumerTimer, member: Member) -> str:
+def _missed(key: ConsumerTimer, member: ConsumerGroupMember) -> str:
     """Return why the end of a timer removes its member."""
     match key:
         case SessionTimeout() if member.epoch == LEFT_STATIC_EPOCH:
@@ -104,7 +104,7 @@ def _missed(key: ConsumerTimer, member: Member) -> str:
     return f"{late} within its rebalance timeout of {member.rebalance_timeout_ms} ms"
 
 
-def _still_applies(key: ConsumerTimer, member: Member) -> bool:
+def _still_applies(key: ConsumerTimer, member: ConsumerGroupMember) -> bool:
     """Return whether the member still is in the state for which the timer was set."""
     match key:
         case RebalanceTimeout():
@@ -115,9 +115,9 @@ def _still_applies(key: ConsumerTimer, member: Member) -> bool:
             return True
 
 
-def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: Context) -> GroupDecision:
+def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: Context) -> ConsumerGroupDecision:
     """Start the timers of a group after its coordinator has loaded it: every member gets the whole time again."""
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     # To hash many topics takes long, and this runs in a thread: the first heartbeat finds the sum computed.
     group.metadata_hash_with(context.image)
     if group.is_due:
@@ -130,10 +130,10 @@ def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: Contex
     return draft.decision()
 
 
-def decide_deletion(group: ConsumerGroup, ticket: Ticket) -> GroupDecision:
+def decide_deletion(group: ConsumerGroup, ticket: Ticket) -> ConsumerGroupDecision:
     """Delete a group without members. The caller deletes its offsets, which are not part of the group."""
     try:
         check_deletion(group)
     except Refusal as refusal:
         return refused(ticket, refusal)
-    return Decision(volatile=None, records=tuple(records.without_group(group)), replies=(Reply(ticket, None),))
+    return ShardDecision(volatile=None, records=tuple(records.without_group(group)), replies=(Reply(ticket, None),))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.group import ConsumerGroup, Member, MemberState
+from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, MemberState
 from kraft.coordinator.consumer.requests import (
     AssignmentTimer,
     RebalanceTimeout,
@@ -17,18 +17,18 @@ from kraft.coordinator.consumer.requests import (
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_events import GroupEvent, RebalanceCompleted, RebalanceStarted
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.shard import Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Reply, ShardDecision, Ticket, TimerKey
 from kraft.model.errors import Refusal
 
-GroupDecision = Decision[None, GroupRecord]
+ConsumerGroupDecision = ShardDecision[None, GroupRecord]
 
 METADATA_CHANGED: Final = "topics that the group subscribes to, or their partitions, have changed"
 """Reason of a rebalance."""
 
-NOTHING: Final[GroupDecision] = Decision(volatile=None)
+NOTHING: Final[ConsumerGroupDecision] = ShardDecision(volatile=None)
 
 
-class Draft:
+class ConsumerDraft:
     """A group, the records that lead to it, and timers."""
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -51,7 +51,7 @@ class Draft:
         self.explain(reason)
         self.emit(records.group_epoch(self.group.group_id, self.group.epoch + 1, metadata_hash))
 
-    def remove_member(self, member: Member) -> None:
+    def remove_member(self, member: ConsumerGroupMember) -> None:
         self.emit(*records.without_member(self.group.group_id, member.member_id))
         self.stop_timers(member)
 
@@ -96,30 +96,30 @@ class Draft:
         """Compute the target assignment after the delay."""
         self._timers[AssignmentTimer(self.group.group_id)] = delay_ms
 
-    def start_session(self, member: Member, settings: GroupSettings) -> None:
+    def start_session(self, member: ConsumerGroupMember, settings: GroupSettings) -> None:
         """Start the session again. A classic member has its own timeout."""
         timeout_ms = settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self._timers[SessionTimeout(self.group.group_id, member.member_id)] = timeout_ms
 
-    def start_rebalance(self, member: Member) -> None:
+    def start_rebalance(self, member: ConsumerGroupMember) -> None:
         self._timers[self._rebalance_timeout(member)] = member.rebalance_timeout_ms
 
-    def stop_rebalance(self, member: Member) -> None:
+    def stop_rebalance(self, member: ConsumerGroupMember) -> None:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._timers[self._rebalance_timeout(member)] = None
 
-    def start_rejoin(self, member: Member) -> None:
+    def start_rejoin(self, member: ConsumerGroupMember) -> None:
         """Give a classic member its rebalance timeout to join again."""
         self._timers[RejoinTimeout(self.group.group_id, member.member_id)] = member.rebalance_timeout_ms
 
-    def start_sync(self, member: Member) -> None:
+    def start_sync(self, member: ConsumerGroupMember) -> None:
         """Give a classic member that has joined its rebalance timeout to ask for its assignment."""
         self._timers[SyncTimeout(self.group.group_id, member.member_id)] = member.rebalance_timeout_ms
 
-    def stop_sync(self, member: Member) -> None:
+    def stop_sync(self, member: ConsumerGroupMember) -> None:
         self._timers[SyncTimeout(self.group.group_id, member.member_id)] = None
 
-    def stop_timers(self, member: Member) -> None:
+    def stop_timers(self, member: ConsumerGroupMember) -> None:
         """Stop all timers of the member, which is given as it was when they were set."""
         self._timers[SessionTimeout(self.group.group_id, member.member_id)] = None
         if member.classic is None:
@@ -128,13 +128,13 @@ class Draft:
             self._timers[RejoinTimeout(self.group.group_id, member.member_id)] = None
             self.stop_sync(member)
 
-    def _rebalance_timeout(self, member: Member) -> RebalanceTimeout:
+    def _rebalance_timeout(self, member: ConsumerGroupMember) -> RebalanceTimeout:
         return RebalanceTimeout(self.group.group_id, member.member_id, member.epoch)
 
     # --- result ---
 
-    def decision(self, *replies: Reply) -> GroupDecision:
-        return Decision(
+    def decision(self, *replies: Reply) -> ConsumerGroupDecision:
+        return ShardDecision(
             volatile=None,
             records=tuple(self._records),
             replies=replies,
@@ -143,5 +143,5 @@ class Draft:
         )
 
 
-def refused(ticket: Ticket, refusal: Refusal) -> GroupDecision:
-    return Decision(volatile=None, replies=(Reply(ticket, refusal),))
+def refused(ticket: Ticket, refusal: Refusal) -> ConsumerGroupDecision:
+    return ShardDecision(volatile=None, replies=(Reply(ticket, refusal),))

@@ -48,7 +48,7 @@ class MemberState(IntEnum):
     """It waits for partitions that other members still own."""
 
 
-class GroupState(Enum):
+class ConsumerGroupState(Enum):
     """State of a group, by Kafka's names."""
 
     EMPTY = "Empty"
@@ -69,7 +69,7 @@ class ClassicProtocols(Struct, frozen=True, kw_only=True):
         return self.offered[0] if self.offered else OfferedProtocol("", b"")
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class ConsumerGroupMember(Struct, frozen=True, kw_only=True):
     """A member: what it reported about itself, and its current assignment.
 
     It owns the partitions `assigned` to it, and those of `pending_revocation`, which it has not given up yet.
@@ -118,7 +118,7 @@ class ResolvedRegex(Struct, frozen=True, kw_only=True):
     timestamp_ms: int
 
 
-class Subscription(Struct, frozen=True):
+class SharedSubscription(Struct, frozen=True):
     """Topic names that members subscribe to, all of them together, and how many members do."""
 
     topics: frozenset[str]
@@ -128,7 +128,7 @@ class Subscription(Struct, frozen=True):
 class SubscribedTopics(Container[TopicId]):
     """The ids of the existing topics that a member subscribes to. A regex that is not resolved matches none."""
 
-    def __init__(self, member: Member, resolved: ResolvedRegex | None, image: MetadataImage) -> None:
+    def __init__(self, member: ConsumerGroupMember, resolved: ResolvedRegex | None, image: MetadataImage) -> None:
         self._names = member.topics
         self._matching: frozenset[str] = frozenset() if resolved is None else resolved.topics
         self._image = image
@@ -154,12 +154,12 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     metadata_hash: int = 0
     assignment_epoch: int = FIRST_EPOCH
     assignment_ms: int = 0
-    members: PersistentMap[str, Member] = field(default_factory=PersistentMap)
+    members: PersistentMap[str, ConsumerGroupMember] = field(default_factory=PersistentMap)
     targets: PersistentMap[str, Partitions] = field(default_factory=PersistentMap)
     regexes: PersistentMap[str, ResolvedRegex] = field(default_factory=PersistentMap)
     owners: PersistentMap[Partition, str] = field(default_factory=PersistentMap)
     instances: PersistentMap[str, str] = field(default_factory=PersistentMap)
-    subscriptions: PersistentMap[frozenset[str], Subscription] = field(default_factory=PersistentMap)
+    subscriptions: PersistentMap[frozenset[str], SharedSubscription] = field(default_factory=PersistentMap)
     topic_counts: PersistentMap[str, int] = field(default_factory=PersistentMap)
     """How many of the subscriptions and of the resolved expressions have each topic."""
 
@@ -178,14 +178,14 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     hashed: MetadataHash = field(default_factory=MetadataHash)
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         if not self.members:
-            return GroupState.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.is_due:
-            return GroupState.ASSIGNING
+            return ConsumerGroupState.ASSIGNING
         if self.epoch_counts.get(self.assignment_epoch, 0) == len(self.members):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
 
     @property
     def is_due(self) -> bool:
@@ -201,7 +201,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     def target(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
@@ -220,7 +220,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
         """Return how many partitions the topics have that any member subscribes to."""
         return self.hashed.partitions(self.topic_counts, image)
 
-    def topics_of(self, member: Member, image: MetadataImage) -> SubscribedTopics:
+    def topics_of(self, member: ConsumerGroupMember, image: MetadataImage) -> SubscribedTopics:
         return SubscribedTopics(member, self.regexes.get(member.topic_regex) if member.topic_regex else None, image)
 
     def with_regex(self, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroup:
@@ -236,7 +236,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
             ),
         )
 
-    def with_member(self, member: Member) -> ConsumerGroup:
+    def with_member(self, member: ConsumerGroupMember) -> ConsumerGroup:
         same = self.subscriptions.get(member.topics)
         if same is not None and same.topics is not member.topics:
             member = replace(member, topics=same.topics)
@@ -245,7 +245,9 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     def without_member(self, member_id: str) -> ConsumerGroup:
         return self._with(member_id, self.members.get(member_id), None)
 
-    def _with(self, member_id: str, before: Member | None, after: Member | None) -> ConsumerGroup:
+    def _with(
+        self, member_id: str, before: ConsumerGroupMember | None, after: ConsumerGroupMember | None
+    ) -> ConsumerGroup:
         subscriptions = self._changed_subscriptions(_topics(before), _topics(after))
         return replace(
             self,
@@ -266,19 +268,19 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
 
     def _changed_subscriptions(
         self, before: frozenset[str], after: frozenset[str]
-    ) -> dict[frozenset[str], Subscription | None]:
+    ) -> dict[frozenset[str], SharedSubscription | None]:
         """Return the subscriptions whose number of members changes; None for one that no member has now."""
-        changed: dict[frozenset[str], Subscription | None] = {}
+        changed: dict[frozenset[str], SharedSubscription | None] = {}
         if before != after:
             for topics, more in ((before, -1), (after, 1)):
-                known = self.subscriptions.get(topics) or Subscription(topics, 0)
+                known = self.subscriptions.get(topics) or SharedSubscription(topics, 0)
                 members = known.members + more
                 if topics:
-                    changed[topics] = Subscription(known.topics, members) if members else None
+                    changed[topics] = SharedSubscription(known.topics, members) if members else None
         return changed
 
     def _changed_owners(
-        self, member_id: str, before: Member | None, after: Member | None
+        self, member_id: str, before: ConsumerGroupMember | None, after: ConsumerGroupMember | None
     ) -> Iterator[tuple[Partition, str | None]]:
         given_up = before.owned if before is not None else NO_PARTITIONS
         taken = after.owned if after is not None else NO_PARTITIONS
@@ -290,7 +292,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
             yield partition, member_id
 
     def _changed_instances(
-        self, member_id: str, before: Member | None, after: Member | None
+        self, member_id: str, before: ConsumerGroupMember | None, after: ConsumerGroupMember | None
     ) -> Iterator[tuple[str, str | None]]:
         left = None if before is None else before.instance_id
         taken = None if after is None else after.instance_id
@@ -303,25 +305,25 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
-def _topics(member: Member | None) -> frozenset[str]:
+def _topics(member: ConsumerGroupMember | None) -> frozenset[str]:
     return _NO_NAMES if member is None else member.topics
 
 
-def _regexes(member: Member | None) -> frozenset[str]:
+def _regexes(member: ConsumerGroupMember | None) -> frozenset[str]:
     return frozenset((member.topic_regex,)) if member is not None and member.topic_regex else frozenset()
 
 
-def _is_classic(member: Member | None) -> bool:
+def _is_classic(member: ConsumerGroupMember | None) -> bool:
     return member is not None and member.classic is not None
 
 
-def _protocols(member: Member | None) -> frozenset[str]:
+def _protocols(member: ConsumerGroupMember | None) -> frozenset[str]:
     if member is None or member.classic is None:
         return frozenset()
     return frozenset(offered.name for offered in member.classic.offered)
 
 
-def _settled_epoch(member: Member | None) -> int | None:
+def _settled_epoch(member: ConsumerGroupMember | None) -> int | None:
     """Return the epoch that the member counts for, if it has no step under way."""
     if member is None or (member.state is not MemberState.STABLE and member.epoch != LEFT_STATIC_EPOCH):
         return None

@@ -20,8 +20,8 @@ from kraft.coordinator.consumer.checks import (
     may_join_again,
 )
 from kraft.coordinator.consumer.departures import leave
-from kraft.coordinator.consumer.draft import Draft, GroupDecision, refused
-from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member
+from kraft.coordinator.consumer.draft import ConsumerDraft, ConsumerGroupDecision, refused
+from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
@@ -33,7 +33,7 @@ from kraft.model.errors import Refusal
 
 def decide_heartbeat(
     group: ConsumerGroup | None, ticket: Ticket, request: Heartbeat, context: Context, settings: GroupSettings
-) -> GroupDecision:
+) -> ConsumerGroupDecision:
     """Decide a ConsumerGroupHeartbeat; the group is None if it does not exist."""
     try:
         check_request(request, settings)
@@ -41,7 +41,7 @@ def decide_heartbeat(
             if request.member_epoch != JOIN_EPOCH:
                 raise no_group(request.group_id)
             group = ConsumerGroup(group_id=request.group_id)
-        draft = Draft(group)
+        draft = ConsumerDraft(group)
         if request.member_epoch < JOIN_EPOCH:
             response = leave(draft, request, context.image)
         else:
@@ -51,7 +51,7 @@ def decide_heartbeat(
     return draft.decision(Reply(ticket, response))
 
 
-def _stay(draft: Draft, request: Heartbeat, context: Context, settings: GroupSettings) -> HeartbeatResponse:
+def _stay(draft: ConsumerDraft, request: Heartbeat, context: Context, settings: GroupSettings) -> HeartbeatResponse:
     image = context.image
     check_size(draft.group, request.member_id, settings)
     member_id = request.member_id or context.random_id
@@ -80,7 +80,7 @@ def _stay(draft: Draft, request: Heartbeat, context: Context, settings: GroupSet
     )
 
 
-def _knows_assignment(request: Heartbeat, member: Member) -> bool:
+def _knows_assignment(request: Heartbeat, member: ConsumerGroupMember) -> bool:
     """Return whether the member has heard what it is assigned.
 
     Kafka takes any member that has not sent everything to know it, even if a late copy took its last step.
@@ -93,26 +93,28 @@ def _knows_assignment(request: Heartbeat, member: Member) -> bool:
 # --- who it is -------------------------------------------------------------------------------------------------------
 
 
-def _identified(draft: Draft, member_id: str, request: Heartbeat) -> Member:
+def _identified(draft: ConsumerDraft, member_id: str, request: Heartbeat) -> ConsumerGroupMember:
     """Return the member that sent the heartbeat, as it was before; a new one if it joins."""
     if request.instance_id is not None:
         return _identified_static(draft, member_id, request.instance_id, request)
     if request.member_epoch == JOIN_EPOCH:
         # A member that was fenced joins again under its id. Its next heartbeat says what it has given up.
-        return draft.group.members.get(member_id) or Member(member_id=member_id)
+        return draft.group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     member = known_member(draft.group, member_id)
     check_epoch(member, request)
     return member
 
 
-def _identified_static(draft: Draft, member_id: str, instance_id: str, request: Heartbeat) -> Member:
+def _identified_static(
+    draft: ConsumerDraft, member_id: str, instance_id: str, request: Heartbeat
+) -> ConsumerGroupMember:
     if request.member_epoch != JOIN_EPOCH:
         member = known_static_member(draft.group, instance_id, member_id)
         check_epoch(member, request)
         return member
     predecessor = draft.group.static_member(instance_id)
     if predecessor is None:
-        return draft.group.members.get(member_id) or Member(member_id=member_id)
+        return draft.group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     if predecessor.member_id == member_id and may_join_again(predecessor, request):
         # Kafka refuses this second attempt to join, and the member waits until the session of its first one ends.
         return predecessor
@@ -123,7 +125,7 @@ def _identified_static(draft: Draft, member_id: str, instance_id: str, request: 
 # --- what it wants ---------------------------------------------------------------------------------------------------
 
 
-def _updated(member: Member, request: Heartbeat) -> Member:
+def _updated(member: ConsumerGroupMember, request: Heartbeat) -> ConsumerGroupMember:
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

@@ -10,14 +10,16 @@ from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import METADATA_CHANGED, Draft
-from kraft.coordinator.consumer.group import JOIN_EPOCH, UNHEARD, ConsumerGroup, Member, MemberState
-from kraft.coordinator.consumer.reconciliation import Goal, reconciled
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, ConsumerDraft
+from kraft.coordinator.consumer.group import JOIN_EPOCH, UNHEARD, ConsumerGroup, ConsumerGroupMember, MemberState
+from kraft.coordinator.consumer.reconciliation import ReconciliationTarget, reconciled
 from kraft.coordinator.group_events import MemberJoined, MemberReplaced
 from kraft.metadata.image import MetadataImage
 
 
-def replace_static_member(draft: Draft, predecessor: Member, member_id: str) -> Member:
+def replace_static_member(
+    draft: ConsumerDraft, predecessor: ConsumerGroupMember, member_id: str
+) -> ConsumerGroupMember:
     """Give the assignments of a static member that has left to the one that returns in its place."""
     target = draft.group.target(predecessor.member_id)
     member = replace(predecessor, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
@@ -39,7 +41,9 @@ def replace_static_member(draft: Draft, predecessor: Member, member_id: str) -> 
     return member
 
 
-def update_member(draft: Draft, before: Member, after: Member, image: MetadataImage) -> bool:
+def update_member(
+    draft: ConsumerDraft, before: ConsumerGroupMember, after: ConsumerGroupMember, image: MetadataImage
+) -> bool:
     """Record what the member says about itself, and bump the epoch if need be.
 
     Return whether its subscription changed.
@@ -63,7 +67,7 @@ def update_member(draft: Draft, before: Member, after: Member, image: MetadataIm
     return names_changed or regex_changed
 
 
-def _joined(group_id: str, member: Member) -> MemberJoined:
+def _joined(group_id: str, member: ConsumerGroupMember) -> MemberJoined:
     return MemberJoined(
         group_id=group_id,
         member_id=member.member_id,
@@ -74,27 +78,27 @@ def _joined(group_id: str, member: Member) -> MemberJoined:
 
 
 def reconcile_member(
-    draft: Draft,
+    draft: ConsumerDraft,
     member_id: str,
     owned: Partitions | None,
     image: MetadataImage,
     *,
     subscription_changed: bool,
     may_be_late: bool = False,
-) -> Member:
+) -> ConsumerGroupMember:
     """Lead the member one step towards its target; `owned` is what it says it owns, None if it does not say.
 
     If the request may be a late copy, the member may not hear of this step.
     """
     group = draft.group
     before = group.members[member_id]
-    goal = Goal(
+    target = ReconciliationTarget(
         assignment_epoch=group.assignment_epoch,
-        target=group.target(member_id),
+        partitions=group.target(member_id),
         topics=group.topics_of(before, image),
         owners=group.owners,
     )
-    after = reconciled(before, goal, owned, subscription_changed=subscription_changed)
+    after = reconciled(before, target, owned, subscription_changed=subscription_changed)
     if may_be_late and after != before and _may_be_unheard(group, before, after):
         after = replace(after, previous_epoch=UNHEARD)
     if after != before:
@@ -107,7 +111,7 @@ def reconcile_member(
     return after
 
 
-def _may_be_unheard(group: ConsumerGroup, before: Member, after: Member) -> bool:
+def _may_be_unheard(group: ConsumerGroup, before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
     """Return whether a process may be in the epoch already that the step leads to.
 
     If a late copy brings back a member that was removed, its process may be, until the group has an assignment of a

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.classic.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, text_bytes
-from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member, ResolvedRegex
+from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.metadata.persistent_maps import PersistentMap
 
@@ -44,7 +44,7 @@ def wanted_bytes(group: ConsumerGroup | None, request: Heartbeat) -> int:
     return added if is_known else added + text_bytes(request.topic_regex)
 
 
-def _more_bytes(request: Heartbeat, member: Member) -> int:
+def _more_bytes(request: Heartbeat, member: ConsumerGroupMember) -> int:
     """Return how much longer the texts are that the member gives about itself. Its address does not count: a member
     that moves goes on."""
     given = (
@@ -68,7 +68,7 @@ def added_bytes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> in
     )
 
 
-def member_bytes(group_id: str, member: Member) -> int:
+def member_bytes(group_id: str, member: ConsumerGroupMember) -> int:
     """Return the memory of a member, besides what it shares with others: the topics that it subscribes to."""
     texts = (group_id, member.member_id, member.instance_id, member.rack_id, member.client_id, member.client_host)
     offered = () if member.classic is None else member.classic.offered

@@ -22,7 +22,7 @@ _SUM_BITS: Final = 128
 """Above these bits, the sum counts partitions. The hashes of all topics together do not reach them."""
 
 
-class _Known(NamedTuple):
+class _LastSum(NamedTuple):
     names: PersistentMap[str, int]
     topics: PersistentMap[TopicId, TopicImage]
     total: int = 0
@@ -37,7 +37,7 @@ class MetadataHash:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known = _Known(PersistentMap(), PersistentMap())
+        self._known = _LastSum(PersistentMap(), PersistentMap())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MetadataHash)
@@ -62,11 +62,11 @@ class MetadataHash:
         if known.names is not names or known.topics is not image.topics:
             topics = PersistentMap.of(image.topics)
             total = known.total + _changed_topics(known, topics) + _changed_names(known.names, names, image)
-            known = self._known = _Known(names, topics, total)
+            known = self._known = _LastSum(names, topics, total)
         return known.total
 
 
-def _changed_topics(known: _Known, topics: PersistentMap[TopicId, TopicImage]) -> int:
+def _changed_topics(known: _LastSum, topics: PersistentMap[TopicId, TopicImage]) -> int:
     """Return what changes with the metadata, for the names as they were."""
     if not known.names or topics is known.topics:
         return 0

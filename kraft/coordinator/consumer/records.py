@@ -16,7 +16,7 @@ from kraft.coordinator.consumer.group import (
     JOIN_EPOCH,
     ClassicProtocols,
     ConsumerGroup,
-    Member,
+    ConsumerGroupMember,
     MemberState,
     ResolvedRegex,
 )
@@ -54,7 +54,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     )
 
 
-def member_metadata(group_id: str, member: Member) -> GroupRecord:
+def member_metadata(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     return GroupRecord(
         ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupMemberMetadataValue(
@@ -102,7 +102,7 @@ def assignment_epoch(group_id: str, epoch: int, now_ms: int) -> GroupRecord:
     )
 
 
-def current_assignment(group_id: str, member: Member) -> GroupRecord:
+def current_assignment(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     return GroupRecord(
         ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -157,7 +157,7 @@ def _by_topic(partitions: Partitions) -> dict[TopicId, list[int]]:
     return {topic_id: sorted(by_topic[topic_id]) for topic_id in sorted(by_topic, key=attrgetter("int"))}
 
 
-def _owned_by_topic(member: Member, partitions: Partitions) -> tuple[OwnedTopic, ...]:
+def _owned_by_topic(member: ConsumerGroupMember, partitions: Partitions) -> tuple[OwnedTopic, ...]:
     return tuple(
         OwnedTopic(
             topic_id=topic_id,
@@ -223,11 +223,11 @@ def _deleted(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
             raise AssertionError(f"{record} is not of a consumer group")
 
 
-def _member(group: ConsumerGroup, member_id: str) -> Member:
-    return group.members.get(member_id) or Member(member_id=member_id)
+def _member(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
+    return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
 
 
-def _described(member: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
+def _described(member: ConsumerGroupMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
     return replace(
         member,
         instance_id=value.instance_id,
@@ -249,7 +249,7 @@ def _classic(recorded: ClassicMemberMetadata) -> ClassicProtocols:
     )
 
 
-def _assigned(member: Member, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+def _assigned(member: ConsumerGroupMember, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerGroupMember:
     return replace(
         member,
         epoch=value.member_epoch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import METADATA_CHANGED, NOTHING, Draft, GroupDecision
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, NOTHING, ConsumerDraft, ConsumerGroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kraft.coordinator.shard import Context
 
@@ -21,11 +21,11 @@ def unresolved_regexes(group: ConsumerGroup) -> set[str]:
 
 def decide_resolved(
     group: ConsumerGroup | None, results: Mapping[str, ResolvedRegex], context: Context
-) -> GroupDecision:
+) -> ConsumerGroupDecision:
     """Record the results, and bump the group's epoch once if any differs. Expressions that nobody uses are skipped."""
     if group is None:
         return NOTHING
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     differs = False
     for regex in sorted(results):
         if group.subscribers_of_regex(regex):

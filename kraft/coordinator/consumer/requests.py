@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.consumer.group import GroupState, Member
+from kraft.coordinator.consumer.group import ConsumerGroupMember, ConsumerGroupState
 from kraft.model.consumer_groups import MemberHeartbeat
 
 CLIENT_MEMBER_ID_VERSION: Final = 1
@@ -88,7 +88,7 @@ ConsumerTimer: TypeAlias = SessionTimeout | RebalanceTimeout | RejoinTimeout | S
 class MemberDescription(Struct, frozen=True, kw_only=True):
     """A member, and its target assignment."""
 
-    member: Member
+    member: ConsumerGroupMember
     target: Partitions
 
 
@@ -96,7 +96,7 @@ class GroupDescription(Struct, frozen=True, kw_only=True):
     """ConsumerGroupDescribe of one group; the members are in the order of their ids."""
 
     group_id: str
-    state: GroupState
+    state: ConsumerGroupState
     epoch: int
     assignment_epoch: int
     assignor: str

@@ -11,7 +11,7 @@ from collections import Counter
 from kraft.coordinator.assignors.assignor import Partitions, Subscriber
 from kraft.coordinator.assignors.by_name import ASSIGNORS
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import Draft
+from kraft.coordinator.consumer.draft import ConsumerDraft
 from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.shard import Context
@@ -28,7 +28,7 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
     return min(asked_for, key=lambda name: (-asked_for[name], name))
 
 
-def assign(draft: Draft, context: Context, settings: GroupSettings) -> None:
+def assign(draft: ConsumerDraft, context: Context, settings: GroupSettings) -> None:
     """Compute the target assignment if the group is due and the interval has passed.
 
     A large one is left to a run in a thread, which a timer without delay starts.

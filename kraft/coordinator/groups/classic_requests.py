@@ -13,13 +13,13 @@ from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.groups.downgrade import or_downgraded
 from kraft.coordinator.groups.replicated import group_tombstones
 from kraft.coordinator.groups.settings import MigrationPolicy
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.shard import Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def join_group(state: State, ticket: Ticket, request: JoinGroup) -> GroupsDecision:
+def join_group(state: GroupsState, ticket: Ticket, request: JoinGroup) -> GroupsDecision:
     group_id = request.group_id
     consumer = state.groups.consumer.get(group_id)
     if consumer is not None and consumer.members:
@@ -31,7 +31,9 @@ def join_group(state: State, ticket: Ticket, request: JoinGroup) -> GroupsDecisi
     return state.with_classic(group_id, decision)
 
 
-def _join_consumer_group(state: State, group: ConsumerGroup, ticket: Ticket, request: JoinGroup) -> GroupsDecision:
+def _join_consumer_group(
+    state: GroupsState, group: ConsumerGroup, ticket: Ticket, request: JoinGroup
+) -> GroupsDecision:
     refusal = validate_join(request, state.settings.classic)
     if state.settings.migration_policy is MigrationPolicy.DISABLED:
         message = f"group {group.group_id!r} has members of the consumer protocol: set group.protocol=consumer"
@@ -42,7 +44,7 @@ def _join_consumer_group(state: State, group: ConsumerGroup, ticket: Ticket, req
     return or_downgraded(state, group, classic_members.decide_join(group, ticket, request, state.context, settings))
 
 
-def sync_group(state: State, ticket: Ticket, request: SyncGroup) -> GroupsDecision:
+def sync_group(state: GroupsState, ticket: Ticket, request: SyncGroup) -> GroupsDecision:
     group_id = request.group_id
     consumer = state.groups.consumer.get(group_id)
     if consumer is not None:
@@ -52,7 +54,7 @@ def sync_group(state: State, ticket: Ticket, request: SyncGroup) -> GroupsDecisi
     return state.with_classic(group_id, sync.sync_group(group, ticket, request, state.settings.classic, state.context))
 
 
-def heartbeat(state: State, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
+def heartbeat(state: GroupsState, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
     group_id = request.group_id
     consumer = state.groups.consumer.get(group_id)
     if consumer is not None:
@@ -64,7 +66,7 @@ def heartbeat(state: State, ticket: Ticket, request: Heartbeat) -> GroupsDecisio
     )
 
 
-def leave_group(state: State, ticket: Ticket, request: LeaveGroup) -> GroupsDecision:
+def leave_group(state: GroupsState, ticket: Ticket, request: LeaveGroup) -> GroupsDecision:
     group_id = request.group_id
     consumer = state.groups.consumer.get(group_id)
     if consumer is not None:

@@ -14,14 +14,14 @@ from kraft.coordinator.group_refusals import not_of_protocol
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.downgrade import or_downgraded
 from kraft.coordinator.groups.settings import GroupShardSettings
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.upgrade import join_classic_group
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.shard import Reply, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def heartbeat(state: State, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
+def heartbeat(state: GroupsState, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
     group_id = request.group_id
     group = state.groups.consumer.get(group_id)
     classic = state.volatile.classic.get(group_id) if group is None else None
@@ -41,7 +41,7 @@ def heartbeat(state: State, ticket: Ticket, request: Heartbeat) -> GroupsDecisio
     return or_downgraded(state, group, decide_heartbeat(group, ticket, request, state.context, settings))
 
 
-def timer_ended(state: State, key: ConsumerTimer) -> GroupsDecision:
+def timer_ended(state: GroupsState, key: ConsumerTimer) -> GroupsDecision:
     """Decide what the end of a member's timer leads to."""
     if isinstance(key, RejoinTimeout):
         state = replace(state, volatile=state.volatile.with_rejoining({key: None}))
@@ -60,7 +60,7 @@ def _check_regex(group: ConsumerGroup | None, request: Heartbeat, settings: Grou
         raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, error)
 
 
-def resolve_regexes(state: State, ticket: Ticket, command: ResolveRegexes) -> GroupsDecision:
+def resolve_regexes(state: GroupsState, ticket: Ticket, command: ResolveRegexes) -> GroupsDecision:
     group = state.groups.consumer.get(command.group_id)
     decision = decide_resolved(group, command.results, state.context)
     return state.with_consumer(replace(decision, replies=(Reply(ticket, None),)))

@@ -17,24 +17,24 @@ from kraft.coordinator.consumer.departures import decide_deletion
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.replicated import group_tombstones
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.timers import GroupDeletionTimer
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.deletion import delete_group as delete_offsets
-from kraft.coordinator.shard import Decision, Reply, Ticket
+from kraft.coordinator.shard import Reply, ShardDecision, Ticket
 from kraft.model.errors import Refusal
 
 
-def delete_group(state: State, ticket: Ticket, command: DeleteGroup) -> GroupsDecision:
+def delete_group(state: GroupsState, ticket: Ticket, command: DeleteGroup) -> GroupsDecision:
     return _delete(state, command.group_id, (*state.volatile.deletions.get(command.group_id, ()), ticket))
 
 
-def continue_deletion(state: State, group_id: str) -> GroupsDecision:
+def continue_deletion(state: GroupsState, group_id: str) -> GroupsDecision:
     tickets = state.volatile.deletions.get(group_id)
     return state.nothing() if tickets is None else _delete(state, group_id, tickets)
 
 
-def _delete(state: State, group_id: str, tickets: tuple[Ticket, ...]) -> GroupsDecision:
+def _delete(state: GroupsState, group_id: str, tickets: tuple[Ticket, ...]) -> GroupsDecision:
     own = _without_offsets(state, group_id, tickets[-1])
     (reply,) = own.replies
     if isinstance(reply.response, Refusal):
@@ -42,7 +42,7 @@ def _delete(state: State, group_id: str, tickets: tuple[Ticket, ...]) -> GroupsD
     offsets = delete_offsets(state.groups.offsets, group_id)
     if offsets.more:
         waiting = state.volatile.deletions.with_changes({group_id: tickets})
-        return Decision(
+        return ShardDecision(
             volatile=replace(state.volatile, deletions=waiting),
             records=offsets.records,
             timers={GroupDeletionTimer(group_id): 0},
@@ -57,8 +57,8 @@ def _delete(state: State, group_id: str, tickets: tuple[Ticket, ...]) -> GroupsD
 
 
 def _without_offsets(
-    state: State, group_id: str, ticket: Ticket
-) -> Decision[ClassicGroup | None, GroupRecord] | Decision[None, GroupRecord]:
+    state: GroupsState, group_id: str, ticket: Ticket
+) -> ShardDecision[ClassicGroup | None, GroupRecord] | ShardDecision[None, GroupRecord]:
     """Decide the deletion of the group as if it had no offsets."""
     consumer = state.groups.consumer.get(group_id)
     if consumer is not None:
@@ -66,9 +66,11 @@ def _without_offsets(
     return delete_classic_group(state.classic(group_id), ticket, group_id)
 
 
-def _ended(state: State, group_id: str, tickets: tuple[Ticket, ...], response: object | Refusal) -> GroupsDecision:
+def _ended(
+    state: GroupsState, group_id: str, tickets: tuple[Ticket, ...], response: object | Refusal
+) -> GroupsDecision:
     waiting = state.volatile.deletions.with_changes({group_id: None})
-    return Decision(
+    return ShardDecision(
         volatile=replace(state.volatile, deletions=waiting),
         replies=tuple(Reply(ticket, response) for ticket in tickets),
     )

@@ -11,28 +11,31 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.draft import Draft
-from kraft.coordinator.classic.group import ClassicGroup, GroupState, add_member, select_protocol
-from kraft.coordinator.classic.group import Member as ClassicMember
+from kraft.coordinator.classic.draft import ClassicDraft
+from kraft.coordinator.classic.group import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    add_member,
+    select_protocol,
+)
 from kraft.coordinator.classic.rebalance import prepare
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import Draft as ConsumerDraft
-from kraft.coordinator.consumer.draft import GroupDecision as ConsumerDecision
-from kraft.coordinator.consumer.group import ConsumerGroup, Member
-from kraft.coordinator.consumer.group import GroupState as ConsumerState
+from kraft.coordinator.consumer.draft import ConsumerDraft, ConsumerGroupDecision
+from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, ConsumerGroupState
 from kraft.coordinator.consumer_protocol import encode_assignment
 from kraft.coordinator.group_events import MemberEvent
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import ConsumerGroupMemberMetadataKey
 from kraft.coordinator.groups.settings import GroupShardSettings
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
-from kraft.coordinator.shard import Context, Decision
+from kraft.coordinator.shard import Context, ShardDecision
 from kraft.metadata.persistent_maps import PersistentMap
 
 
-def or_downgraded(state: State, before: ConsumerGroup | None, decision: ConsumerDecision) -> GroupsDecision:
+def or_downgraded(state: GroupsState, before: ConsumerGroup | None, decision: ConsumerGroupDecision) -> GroupsDecision:
     """Return a decision on one group of the consumer protocol as one of the shard; it may make the group classic."""
     if before is None or not any(map(_removes_member, decision.records)):
         return state.with_consumer(decision)
@@ -61,7 +64,7 @@ def _is_to_be_classic(group: ConsumerGroup, settings: GroupShardSettings) -> boo
 
 
 def _downgraded(
-    state: State, before: ConsumerGroup, after: ConsumerGroup, decision: ConsumerDecision
+    state: GroupsState, before: ConsumerGroup, after: ConsumerGroup, decision: ConsumerGroupDecision
 ) -> GroupsDecision:
     """Return the decision with the records of the classic group instead of its own."""
     ended = ConsumerDraft(after)
@@ -69,18 +72,18 @@ def _downgraded(
         ended.stop_timers(member)
     timers = {**decision.timers, **ended.decision().timers}
     own = state.with_consumer(replace(decision, records=(), timers=timers))
-    has_to_rebalance = after.epoch != before.epoch or after.state is not ConsumerState.STABLE
+    has_to_rebalance = after.epoch != before.epoch or after.state is not ConsumerGroupState.STABLE
     group = _classic(before, after, state.context)
     # Without a leader in the record, another coordinator that loads it begins the rebalance, too.
     unled = replace(group, leader=None) if has_to_rebalance else group
-    classic = Draft(unled, state.settings.classic, state.context)
+    classic = ClassicDraft(unled, state.settings.classic, state.context)
     classic.write_group()
     for each in group.members.values():
         classic.start_session(each)
     if has_to_rebalance:
         prepare(classic, "the last member of the consumer protocol has gone")
     begun = classic.decision()
-    return Decision(
+    return ShardDecision(
         volatile=own.volatile.with_classic({before.group_id: begun.volatile}),
         records=(*records.without_group(before), *begun.records),
         replies=own.replies,
@@ -91,7 +94,7 @@ def _downgraded(
 
 def _classic(before: ConsumerGroup, after: ConsumerGroup, context: Context) -> ClassicGroup:
     group = ClassicGroup(
-        group_id=before.group_id, state=GroupState.STABLE, state_since_ms=context.now_ms, generation=before.epoch
+        group_id=before.group_id, state=ClassicGroupState.STABLE, state_since_ms=context.now_ms, generation=before.epoch
     )
     for member_id in sorted(after.members):
         member = after.members[member_id]
@@ -111,9 +114,9 @@ def _classic(before: ConsumerGroup, after: ConsumerGroup, context: Context) -> C
     return replace(group, protocol=protocol, members=PersistentMap(assigned))
 
 
-def _member(member: Member) -> ClassicMember:
+def _member(member: ConsumerGroupMember) -> ClassicGroupMember:
     assert member.classic is not None, f"{member.member_id} uses the consumer protocol"
-    return ClassicMember(
+    return ClassicGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,

@@ -15,14 +15,14 @@ from kraft.coordinator.classic.offset_commits import (
 from kraft.coordinator.consumer.checks import check_offset_commit
 from kraft.coordinator.group_refusals import no_group
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteOffsets
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit
 from kraft.coordinator.offsets.committer import Committer
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.coordinator.offsets.deletion import delete
 from kraft.coordinator.offsets.found_topic import CommitTopic
-from kraft.coordinator.shard import Decision, Producer, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Reply, ShardDecision, Ticket, TimerKey, TransactionalProducer
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -33,18 +33,18 @@ _GROUP_ID_NOT_FOUND_VERSION: Final = 9
 _NO_TOPIC: Final = TopicId(UUID(int=0))
 
 
-def commit_offsets(state: State, ticket: Ticket, command: CommitOffsets) -> GroupsDecision:
+def commit_offsets(state: GroupsState, ticket: Ticket, command: CommitOffsets) -> GroupsDecision:
     try:
         timers = _check_commit(state, command)
     except Refusal as refusal:
         return state.replied(ticket, refusal)
     decided = _decided(state, command.group_id, command.topics, command.request.retention_time_ms)
-    return Decision(
+    return ShardDecision(
         volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.codes),), timers=timers
     )
 
 
-def commit_transaction_offsets(state: State, ticket: Ticket, command: CommitTransactionOffsets) -> GroupsDecision:
+def commit_transaction_offsets(state: GroupsState, ticket: Ticket, command: CommitTransactionOffsets) -> GroupsDecision:
     """Write offsets that count once the producer's transaction is committed."""
     try:
         _check_transactional_commit(state, command)
@@ -52,14 +52,14 @@ def commit_transaction_offsets(state: State, ticket: Ticket, command: CommitTran
         return state.replied(ticket, refusal)
     decided = _decided(state, command.group_id, command.topics)
     request = command.request
-    producer = Producer(producer_id=request.producer_id, epoch=request.producer_epoch, guard=command.guard)
-    return Decision(
+    producer = TransactionalProducer(producer_id=request.producer_id, epoch=request.producer_epoch, guard=command.guard)
+    return ShardDecision(
         volatile=state.volatile, records=decided.records, producer=producer, replies=(Reply(ticket, decided.codes),)
     )
 
 
 def _decided(
-    state: State, group_id: str, topics: Sequence[CommitTopic], retention_time_ms: int = NO_RETENTION_TIME
+    state: GroupsState, group_id: str, topics: Sequence[CommitTopic], retention_time_ms: int = NO_RETENTION_TIME
 ) -> DecidedOffsets:
     return commit(
         group_id,
@@ -73,7 +73,7 @@ def _decided(
 # --- who commits -----------------------------------------------------------------------------------------------------
 
 
-def _check_commit(state: State, command: CommitOffsets) -> Mapping[TimerKey, int | None]:
+def _check_commit(state: GroupsState, command: CommitOffsets) -> Mapping[TimerKey, int | None]:
     """Check who commits, and return the timer that this sets."""
     request = command.request
     committer = Committer(
@@ -96,7 +96,7 @@ def _check_commit(state: State, command: CommitOffsets) -> Mapping[TimerKey, int
     return session_after_commit(group, committer)
 
 
-def _check_transactional_commit(state: State, command: CommitTransactionOffsets) -> None:
+def _check_transactional_commit(state: GroupsState, command: CommitTransactionOffsets) -> None:
     """Check the member whose offsets the producer commits, if the request names one (KIP-447)."""
     request = command.request
     committer = Committer(
@@ -129,7 +129,7 @@ def _partitions(topics: Sequence[CommitTopic], image: MetadataImage) -> Partitio
     )
 
 
-def delete_offsets(state: State, ticket: Ticket, command: DeleteOffsets) -> GroupsDecision:
+def delete_offsets(state: GroupsState, ticket: Ticket, command: DeleteOffsets) -> GroupsDecision:
     group_id = command.group_id
     facts = state.facts(group_id)
     if facts is None:
@@ -139,4 +139,4 @@ def delete_offsets(state: State, ticket: Ticket, command: DeleteOffsets) -> Grou
     if refusal is not None:
         return state.replied(ticket, refusal)
     decided = delete(state.groups.offsets, group_id, facts, command.topics)
-    return Decision(volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.codes),))
+    return ShardDecision(volatile=state.volatile, records=decided.records, replies=(Reply(ticket, decided.codes),))

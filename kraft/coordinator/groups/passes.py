@@ -16,13 +16,13 @@ from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.commands import DeleteTopicOffsets
 from kraft.coordinator.groups.replicated import group_tombstones
-from kraft.coordinator.groups.state import State
-from kraft.coordinator.groups.timers import ExpiryTimer, TopicDeletionTimer
-from kraft.coordinator.groups.volatile import GroupsDecision, Pass, TopicDeletion
+from kraft.coordinator.groups.state import GroupsState
+from kraft.coordinator.groups.timers import OffsetExpiryTimer, TopicDeletionTimer
+from kraft.coordinator.groups.volatile import GroupsDecision, GroupsPass, TopicDeletion
 from kraft.coordinator.offsets.deletion import on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
 from kraft.coordinator.offsets.tombstones import TOMBSTONES_BYTES_MAX, Tombstones, tombstone_bytes
-from kraft.coordinator.shard import Decision, Reply, Ticket
+from kraft.coordinator.shard import Reply, ShardDecision, Ticket
 
 _OFFSETS_PER_SLICE: Final = 2_000
 """How many offsets a slice looks at, up to the end of the last group."""
@@ -47,11 +47,11 @@ class _Visit(Struct, frozen=True):
 class _Slice(Struct, frozen=True):
     records: tuple[GroupRecord, ...]
     removed: dict[str, ClassicGroup | None]
-    remaining: Pass | None
+    remaining: GroupsPass | None
     """None at the end of the pass."""
 
 
-def _slice(state: State, rest: Pass, visit: Callable[[str], _Visit | None]) -> _Slice:
+def _slice(state: GroupsState, rest: GroupsPass, visit: Callable[[str], _Visit | None]) -> _Slice:
     records: list[GroupRecord] = []
     removed: dict[str, ClassicGroup | None] = {}
     size = looked_at = 0
@@ -78,24 +78,24 @@ def _slice(state: State, rest: Pass, visit: Callable[[str], _Visit | None]) -> _
 # --- expiry ----------------------------------------------------------------------------------------------------------
 
 
-def continue_expiry(state: State) -> GroupsDecision:
+def continue_expiry(state: GroupsState) -> GroupsDecision:
     """Begin a pass, or continue it. The next one begins an interval after the end of this one."""
-    rest = state.volatile.expiry or Pass(group_ids=_all_groups(state))
+    rest = state.volatile.expiry or GroupsPass(group_ids=_all_groups(state))
     done = _slice(state, rest, lambda group_id: _expired(state, group_id))
     interval_ms = state.settings.offsets_retention_check_interval_ms
-    return Decision(
+    return ShardDecision(
         volatile=replace(state.volatile.with_classic(done.removed), expiry=done.remaining),
         records=done.records,
-        timers={ExpiryTimer(): interval_ms if done.remaining is None else 0},
+        timers={OffsetExpiryTimer(): interval_ms if done.remaining is None else 0},
     )
 
 
-def _all_groups(state: State) -> tuple[str, ...]:
+def _all_groups(state: GroupsState) -> tuple[str, ...]:
     groups = state.groups
     return tuple(dict.fromkeys((*groups.offsets.all_groups(), *groups.consumer, *state.volatile.classic)))
 
 
-def _expired(state: State, group_id: str) -> _Visit | None:
+def _expired(state: GroupsState, group_id: str) -> _Visit | None:
     """Return what expires in a group. Without offsets and members, the group itself is removed."""
     facts = state.facts(group_id)
     if facts is None:
@@ -115,21 +115,21 @@ def _expired(state: State, group_id: str) -> _Visit | None:
 # --- deleted topics --------------------------------------------------------------------------------------------------
 
 
-def delete_topic_offsets(state: State, ticket: Ticket, command: DeleteTopicOffsets) -> GroupsDecision:
+def delete_topic_offsets(state: GroupsState, ticket: Ticket, command: DeleteTopicOffsets) -> GroupsDecision:
     group_ids = tuple(state.groups.offsets.all_groups())
-    deletion = TopicDeletion(ticket=ticket, topics=command.topics, remaining=Pass(group_ids=group_ids))
+    deletion = TopicDeletion(ticket=ticket, topics=command.topics, remaining=GroupsPass(group_ids=group_ids))
     deletions = (*state.volatile.topic_deletions, deletion)
     return continue_topic_deletion(replace(state, volatile=replace(state.volatile, topic_deletions=deletions)))
 
 
-def continue_topic_deletion(state: State) -> GroupsDecision:
+def continue_topic_deletion(state: GroupsState) -> GroupsDecision:
     if not state.volatile.topic_deletions:
         return state.nothing()
     current, *others = state.volatile.topic_deletions
     done = _slice(state, current.remaining, lambda group_id: _of_deleted_topics(state, group_id, current))
     if done.remaining is not None:
         others.insert(0, replace(current, remaining=done.remaining))
-    return Decision(
+    return ShardDecision(
         volatile=replace(state.volatile, topic_deletions=tuple(others)),
         records=done.records,
         replies=(Reply(current.ticket, None),) if done.remaining is None else (),
@@ -137,6 +137,6 @@ def continue_topic_deletion(state: State) -> GroupsDecision:
     )
 
 
-def _of_deleted_topics(state: State, group_id: str, deletion: TopicDeletion) -> _Visit:
+def _of_deleted_topics(state: GroupsState, group_id: str, deletion: TopicDeletion) -> _Visit:
     (tombstones,) = on_topics_deleted(state.groups.offsets, [group_id], deletion.topics)
     return _Visit(tombstones)

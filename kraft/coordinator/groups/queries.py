@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kraft.coordinator.classic.group import ClassicGroup
-from kraft.coordinator.classic.group import GroupState as ClassicState
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.views import described
 from kraft.coordinator.consumer.checks import check_offset_fetch
 from kraft.coordinator.consumer.description import describe
@@ -56,7 +55,7 @@ def _listed_classic(group_id: str, group: ClassicGroup | None) -> ListedGroup:
     return ListedGroup(
         group_id=group_id,
         protocol_type="" if group is None else group.protocol_type or "",
-        group_state=(ClassicState.EMPTY if group is None else group.state).value,
+        group_state=(ClassicGroupState.EMPTY if group is None else group.state).value,
         group_type=_CLASSIC,
     )
 

@@ -43,10 +43,10 @@ from kraft.coordinator.groups.replicated import (
     replay_transactional,
 )
 from kraft.coordinator.groups.settings import GroupShardSettings
-from kraft.coordinator.groups.state import State
-from kraft.coordinator.groups.timers import ExpiryTimer, GroupDeletionTimer, TopicDeletionTimer
+from kraft.coordinator.groups.state import GroupsState
+from kraft.coordinator.groups.timers import GroupDeletionTimer, OffsetExpiryTimer, TopicDeletionTimer
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
-from kraft.coordinator.shard import Context, Decision, Shard, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Shard, ShardDecision, Ticket, TimerKey
 
 
 class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
@@ -70,7 +70,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
     def loaded(self, replicated: Groups, context: Context) -> GroupsDecision:
         records: list[GroupRecord] = []
         events: list[object] = []
-        timers: dict[TimerKey, int | None] = {ExpiryTimer(): self._settings.offsets_retention_check_interval_ms}
+        timers: dict[TimerKey, int | None] = {OffsetExpiryTimer(): self._settings.offsets_retention_check_interval_ms}
         classic: dict[str, ClassicGroup] = {}
         for group_id, value in replicated.classic.items():
             if group_id not in replicated.consumer:
@@ -83,12 +83,12 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
         for group_id, group in replicated.consumer.items():
             timers.update(decide_loaded(group, self._settings.of_group(group_id), context).timers)
         volatile = GroupsVolatile().with_classic(classic)
-        return Decision(volatile=volatile, records=tuple(records), timers=timers, events=tuple(events))
+        return ShardDecision(volatile=volatile, records=tuple(records), timers=timers, events=tuple(events))
 
     def decide(
         self, replicated: Groups, volatile: GroupsVolatile, ticket: Ticket, command: GroupCommand, context: Context
     ) -> GroupsDecision:
-        state = State(groups=replicated, volatile=volatile, settings=self._settings, context=context)
+        state = GroupsState(groups=replicated, volatile=volatile, settings=self._settings, context=context)
         refusal = too_long(command)
         return _decided(state, ticket, command) if refusal is None else state.replied(ticket, refusal)
 
@@ -96,7 +96,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
         self, replicated: Groups, volatile: GroupsVolatile, key: TimerKey, context: Context
     ) -> GroupsDecision:
         """Decide what the end of a timer leads to. Nothing follows if what the timer was for is gone."""
-        state = State(groups=replicated, volatile=volatile, settings=self._settings, context=context)
+        state = GroupsState(groups=replicated, volatile=volatile, settings=self._settings, context=context)
         match key:
             case SessionTimer() | JoinTimer() | SyncTimer():
                 group = volatile.classic.get(key.group_id)
@@ -111,7 +111,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
                 return assignments.begin_again(state, key)
             case SessionTimeout() | RebalanceTimeout() | RejoinTimeout() | SyncTimeout():
                 return consumer_requests.timer_ended(state, key)
-            case ExpiryTimer():
+            case OffsetExpiryTimer():
                 return continue_expiry(state)
             case TopicDeletionTimer():
                 return continue_topic_deletion(state)
@@ -121,7 +121,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
                 raise AssertionError(f"{key} is no timer of this shard")
 
 
-def _decided(state: State, ticket: Ticket, command: GroupCommand) -> GroupsDecision:
+def _decided(state: GroupsState, ticket: Ticket, command: GroupCommand) -> GroupsDecision:
     match command:
         case CommitOffsets():
             return offset_requests.commit_offsets(state, ticket, command)
@@ -149,7 +149,7 @@ def _decided(state: State, ticket: Ticket, command: GroupCommand) -> GroupsDecis
             assert_never(command)
 
 
-def _computed(state: State, ticket: Ticket, command: ResolveRegexes | TakeTargets | GiveUpRun) -> GroupsDecision:
+def _computed(state: GroupsState, ticket: Ticket, command: ResolveRegexes | TakeTargets | GiveUpRun) -> GroupsDecision:
     """Decide what was computed beside the shard."""
     match command:
         case ResolveRegexes():

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from kraft.coordinator.classic.draft import GroupDecision
+from kraft.coordinator.classic.draft import ClassicGroupDecision
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.subscriptions import group_facts
-from kraft.coordinator.consumer.draft import GroupDecision as ConsumerDecision
+from kraft.coordinator.consumer.draft import ConsumerGroupDecision
 from kraft.coordinator.consumer.group import FIRST_EPOCH
 from kraft.coordinator.consumer.requests import AssignmentTimer, RejoinTimeout
 from kraft.coordinator.consumer.targets import wait_ms
@@ -24,11 +24,11 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP, GroupFacts, consumer_group
-from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
 from kraft.model.errors import Refusal
 
 
-class State(Struct, frozen=True, kw_only=True):
+class GroupsState(Struct, frozen=True, kw_only=True):
     """The shard's state, its settings, and the facts beside them."""
 
     groups: Groups
@@ -58,15 +58,15 @@ class State(Struct, frozen=True, kw_only=True):
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def nothing(self) -> GroupsDecision:
-        return Decision(volatile=self.volatile)
+        return ShardDecision(volatile=self.volatile)
 
     def replied(self, ticket: Ticket, response: object | Refusal) -> GroupsDecision:
         """Return the decision that changes nothing."""
-        return Decision(volatile=self.volatile, replies=(Reply(ticket, response),))
+        return ShardDecision(volatile=self.volatile, replies=(Reply(ticket, response),))
 
-    def with_classic(self, group_id: str, decision: GroupDecision) -> GroupsDecision:
+    def with_classic(self, group_id: str, decision: ClassicGroupDecision) -> GroupsDecision:
         """Return the decision on one classic group as one of the shard."""
-        return Decision(
+        return ShardDecision(
             volatile=self.volatile.with_classic({group_id: decision.volatile}),
             records=decision.records,
             replies=decision.replies,
@@ -74,7 +74,7 @@ class State(Struct, frozen=True, kw_only=True):
             events=decision.events,
         )
 
-    def with_consumer(self, decision: ConsumerDecision) -> GroupsDecision:
+    def with_consumer(self, decision: ConsumerGroupDecision) -> GroupsDecision:
         """Return the decision on one group of the consumer protocol as one of the shard."""
         running = self.volatile.rejoining
         # A member that does not join again must not gain time by its heartbeats.
@@ -84,7 +84,7 @@ class State(Struct, frozen=True, kw_only=True):
             for key, delay_ms in timers.items()
             if isinstance(key, RejoinTimeout) and (delay_ms is not None or key in running)
         }
-        return Decision(
+        return ShardDecision(
             volatile=self.volatile.with_rejoining(rejoining),
             records=decision.records,
             replies=decision.replies,

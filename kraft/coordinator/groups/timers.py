@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class ExpiryTimer(Struct, frozen=True):
+class OffsetExpiryTimer(Struct, frozen=True):
     """Begins a pass that looks for expired offsets, or continues it."""
 
 

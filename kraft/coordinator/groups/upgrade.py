@@ -16,16 +16,15 @@ from functools import reduce
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partitions
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
-from kraft.coordinator.classic.group import Member as ClassicMember
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
-from kraft.coordinator.classic.validation import rebalancing
+from kraft.coordinator.classic.validation import rebalance_in_progress
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.group import (
     FIRST_EPOCH,
     ClassicProtocols,
     ConsumerGroup,
-    Member,
+    ConsumerGroupMember,
     MemberState,
 )
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
@@ -40,19 +39,19 @@ from kraft.coordinator.consumer_protocol import (
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.replicated import group_tombstones
 from kraft.coordinator.groups.settings import GroupShardSettings
-from kraft.coordinator.groups.state import State
+from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
-from kraft.coordinator.shard import Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Reply, ShardDecision, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def join_classic_group(state: State, classic: ClassicGroup, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
+def join_classic_group(state: GroupsState, classic: ClassicGroup, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
     """Decide the join of a member of the consumer protocol to a classic group. Refused, it changes nothing."""
     settings = state.settings.of_group(classic.group_id)
     upgraded: tuple[GroupRecord, ...] = ()
-    if classic.state is not GroupState.EMPTY:
+    if classic.state is not ClassicGroupState.EMPTY:
         try:
             _check(classic, state.settings, settings)
             upgraded = tuple(_records(classic, state.context.image))
@@ -63,10 +62,13 @@ def join_classic_group(state: State, classic: ClassicGroup, ticket: Ticket, requ
     if not decision.records:
         return state.with_consumer(decision)
     waiting = [*classic.joins.values(), *classic.syncs.values()]
-    return Decision(
+    return ShardDecision(
         volatile=state.volatile.with_classic({classic.group_id: None}),
         records=(*group_tombstones(state.groups, classic.group_id), *upgraded, *decision.records),
-        replies=(*(Reply(each, rebalancing(classic.group_id)) for each in sorted(waiting)), *decision.replies),
+        replies=(
+            *(Reply(each, rebalance_in_progress(classic.group_id)) for each in sorted(waiting)),
+            *decision.replies,
+        ),
         timers={
             **_timers(classic),
             **decision.timers,
@@ -103,7 +105,7 @@ def _records(classic: ClassicGroup, image: MetadataImage) -> Iterator[GroupRecor
     members = _revoking([_member(classic, classic.members[each], image) for each in sorted(classic.members)])
     group = reduce(ConsumerGroup.with_member, members, ConsumerGroup(group_id=group_id))
     assignment_epoch = max(classic.generation, FIRST_EPOCH)
-    epoch = assignment_epoch if classic.state is GroupState.STABLE else assignment_epoch + 1
+    epoch = assignment_epoch if classic.state is ClassicGroupState.STABLE else assignment_epoch + 1
     yield from (records.member_metadata(group_id, member) for member in members)
     yield records.group_epoch(group_id, epoch, group.metadata_hash_with(image))
     yield from (records.target_assignment(group_id, member.member_id, member.assigned) for member in members)
@@ -111,7 +113,7 @@ def _records(classic: ClassicGroup, image: MetadataImage) -> Iterator[GroupRecor
     yield from (records.current_assignment(group_id, member) for member in members)
 
 
-def _member(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> Member:
+def _member(classic: ClassicGroup, member: ClassicGroupMember, image: MetadataImage) -> ConsumerGroupMember:
     """Return the member as the last generation has it; `pending_revocation` is what it said it owned before that."""
     # Before the first generation, no protocol is selected; the subscription is the same in all.
     metadata = member.metadata(classic.protocol) or member.protocols[0].metadata
@@ -120,7 +122,7 @@ def _member(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) 
         assigned = _assigned(classic, member, image)
     except InvalidConsumerProtocol as error:
         raise _refused(classic, f"what member {member.member_id} sent is not readable: {error}") from error
-    return Member(
+    return ConsumerGroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id or None,
@@ -136,7 +138,7 @@ def _member(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) 
     )
 
 
-def _revoking(members: list[Member]) -> list[Member]:
+def _revoking(members: list[ConsumerGroupMember]) -> list[ConsumerGroupMember]:
     """Return the members with what they own and are assigned.
 
     A cooperative member that has not seen its last assignment yet, or not acted on it, still reads what it owned
@@ -146,7 +148,7 @@ def _revoking(members: list[Member]) -> list[Member]:
     return [_owning(member, member.pending_revocation - assigned) for member in members]
 
 
-def _owning(member: Member, revoked: Partitions) -> Member:
+def _owning(member: ConsumerGroupMember, revoked: Partitions) -> ConsumerGroupMember:
     return replace(
         member,
         state=MemberState.UNREVOKED_PARTITIONS if revoked else MemberState.STABLE,
@@ -155,7 +157,7 @@ def _owning(member: Member, revoked: Partitions) -> Member:
     )
 
 
-def _assigned(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> Partitions:
+def _assigned(classic: ClassicGroup, member: ClassicGroupMember, image: MetadataImage) -> Partitions:
     if not member.assignment:
         return NO_PARTITIONS
     assignment = decode_assignment(member.assignment)

@@ -12,12 +12,12 @@ from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.memory import added_bytes
 from kraft.coordinator.consumer.requests import RejoinTimeout
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.shard import Decision, Ticket
+from kraft.coordinator.shard import ShardDecision, Ticket
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.ids import TopicId
 
 
-class Pass(Struct, frozen=True, kw_only=True):
+class GroupsPass(Struct, frozen=True, kw_only=True):
     """A pass over groups, some at a time: those before `position` were visited."""
 
     group_ids: tuple[str, ...]
@@ -29,7 +29,7 @@ class TopicDeletion(Struct, frozen=True, kw_only=True):
 
     ticket: Ticket
     topics: Mapping[str, TopicId]
-    remaining: Pass
+    remaining: GroupsPass
 
 
 class GroupsVolatile(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class GroupsVolatile(Struct, frozen=True, kw_only=True):
     topic_deletions: tuple[TopicDeletion, ...] = ()
     """The first one is worked on."""
 
-    expiry: Pass | None = None
+    expiry: GroupsPass | None = None
     """The pass that looks for expired offsets; None between two of them."""
 
     def with_classic(self, changes: Mapping[str, ClassicGroup | None]) -> GroupsVolatile:
@@ -73,4 +73,4 @@ class GroupsVolatile(Struct, frozen=True, kw_only=True):
         return replace(self, assigning=self.assigning.with_changes({group_id: run_id}))
 
 
-GroupsDecision: TypeAlias = Decision[GroupsVolatile, GroupRecord]
+GroupsDecision: TypeAlias = ShardDecision[GroupsVolatile, GroupRecord]

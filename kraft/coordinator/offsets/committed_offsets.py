@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offset import CommittedOffset, committed_offset
+from kraft.coordinator.offsets.group_topic_partition import GroupTopicPartition, with_items
 from kraft.coordinator.offsets.pending_offsets import NO_PENDING_OFFSETS, PendingOffsets
-from kraft.coordinator.offsets.place import Place, with_places
 from kraft.metadata.persistent_maps import PersistentMap
 
 PartitionOffsets = PersistentMap[int, CommittedOffset]
@@ -64,36 +64,36 @@ class CommittedOffsets(Struct, frozen=True):
             if self.offset(group, topic, partition) is None:
                 yield topic, partition
 
-    def known(self, place: Place) -> Iterator[CommittedOffset]:
+    def known(self, topic_partition: GroupTopicPartition) -> Iterator[CommittedOffset]:
         """Yield the offset of a partition, and those that may follow it when transactions end."""
-        if (committed := self.offset(*place)) is not None:
+        if (committed := self.offset(*topic_partition)) is not None:
             yield committed
-        yield from (pending.offset for pending in self.pending.of(*place) if pending.offset is not None)
+        yield from (pending.offset for pending in self.pending.of(*topic_partition) if pending.offset is not None)
 
     # --- replay ------------------------------------------------------------------------------------------------------
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> CommittedOffsets:
         """Return the offsets after one record. A tombstone of an offset that is not there changes nothing."""
-        place = Place(key.group, key.topic, key.partition)
-        pending = self.pending.deleted(place) if value is None else self.pending.overtaken(place)
-        if value is None and self.offset(*place) is None:
+        topic_partition = GroupTopicPartition(key.group, key.topic, key.partition)
+        pending = self.pending.deleted(topic_partition) if value is None else self.pending.overtaken(topic_partition)
+        if value is None and self.offset(*topic_partition) is None:
             return self if pending is self.pending else CommittedOffsets(self.groups, pending)
         offset = None if value is None else committed_offset(value)
-        return CommittedOffsets(with_places(self.groups, {place: offset}), pending)
+        return CommittedOffsets(with_items(self.groups, {topic_partition: offset}), pending)
 
     def replay_transactional(
         self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue
     ) -> CommittedOffsets:
         """Return the offsets after one record of a producer's transaction."""
-        place = Place(key.group, key.topic, key.partition)
-        return CommittedOffsets(self.groups, self.pending.added(place, producer_id, committed_offset(value)))
+        topic_partition = GroupTopicPartition(key.group, key.topic, key.partition)
+        return CommittedOffsets(self.groups, self.pending.added(topic_partition, producer_id, committed_offset(value)))
 
     def replay_end_transaction(self, producer_id: int, is_commit: bool) -> CommittedOffsets:
         """Return the offsets after the marker that ends the producer's transaction."""
         if producer_id not in self.pending.producers:
             return self
         committed = self.pending.not_overtaken(producer_id) if is_commit else {}
-        return CommittedOffsets(with_places(self.groups, committed), self.pending.ended(producer_id, is_commit))
+        return CommittedOffsets(with_items(self.groups, committed), self.pending.ended(producer_id, is_commit))
 
 
 NO_OFFSETS: Final = CommittedOffsets()

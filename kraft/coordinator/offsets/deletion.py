@@ -9,7 +9,7 @@ from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.coordinator.offsets.group_facts import GroupFacts
-from kraft.coordinator.offsets.place import Place
+from kraft.coordinator.offsets.group_topic_partition import GroupTopicPartition
 from kraft.coordinator.offsets.tombstones import Tombstones, tombstone, tombstones_that_fit
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
@@ -76,7 +76,7 @@ def _of_deleted_topics(
     topics, pending = offsets.topics(group), offsets.pending.topics(group)
     for topic in sorted(each for each in _fewer(topics, pending, deleted) if each in topics or each in pending):
         for partition in sorted({*topics.get(topic, ()), *pending.get(topic, ())}):
-            known = offsets.known(Place(group, topic, partition))
+            known = offsets.known(GroupTopicPartition(group, topic, partition))
             if all(each.topic_id in (None, deleted[topic]) for each in known):
                 yield topic, partition
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
-from kraft.coordinator.offsets.place import ByPlace, Place, with_places
+from kraft.coordinator.offsets.group_topic_partition import ByGroupTopicPartition, GroupTopicPartition, with_items
 from kraft.metadata.persistent_maps import PersistentMap
 
 
@@ -30,18 +30,18 @@ class PendingOffset(NamedTuple):
 Waiting: TypeAlias = tuple[PendingOffset, ...]
 """Pending offsets of one partition, at most one of each producer, in the order of their records in the log."""
 
-_Places: TypeAlias = PersistentMap[Place, bool]
+_OfProducer: TypeAlias = PersistentMap[GroupTopicPartition, bool]
 
 _NO_PARTITIONS: Final[PersistentMap[int, Waiting]] = PersistentMap()
 _NO_TOPICS: Final[PersistentMap[str, PersistentMap[int, Waiting]]] = PersistentMap()
-_NO_PLACES: Final[_Places] = PersistentMap()
+_OF_NO_PRODUCER: Final[_OfProducer] = PersistentMap()
 
 
 class PendingOffsets(Struct, frozen=True):
     """Pending offsets by group, topic and partition. A group or topic without any is not in it."""
 
-    groups: ByPlace[Waiting] = PersistentMap()
-    producers: PersistentMap[int, _Places] = PersistentMap()
+    groups: ByGroupTopicPartition[Waiting] = PersistentMap()
+    producers: PersistentMap[int, _OfProducer] = PersistentMap()
     """Where each producer has a pending offset."""
 
     def of(self, group: str, topic: str, partition: int) -> Waiting:
@@ -59,50 +59,51 @@ class PendingOffsets(Struct, frozen=True):
             for partition in sorted(topics[topic]):
                 yield topic, partition
 
-    def not_overtaken(self, producer_id: int) -> dict[Place, CommittedOffset]:
+    def not_overtaken(self, producer_id: int) -> dict[GroupTopicPartition, CommittedOffset]:
         """Return the offsets that count if the producer's transaction is committed now."""
         return {
-            place: pending.offset
-            for place in self.producers.get(producer_id, _NO_PLACES)
-            for pending in self.of(*place)
+            topic_partition: pending.offset
+            for topic_partition in self.producers.get(producer_id, _OF_NO_PRODUCER)
+            for pending in self.of(*topic_partition)
             if pending.producer_id == producer_id and pending.offset is not None
         }
 
     # --- replay ------------------------------------------------------------------------------------------------------
 
-    def added(self, place: Place, producer_id: int, offset: CommittedOffset) -> PendingOffsets:
+    def added(self, topic_partition: GroupTopicPartition, producer_id: int, offset: CommittedOffset) -> PendingOffsets:
         """Return the state after a record of a producer's transaction. It replaces the producer's earlier one."""
-        others = tuple(each for each in self.of(*place) if each.producer_id != producer_id)
-        places = self.producers.get(producer_id, _NO_PLACES).with_changes({place: True})
+        others = tuple(each for each in self.of(*topic_partition) if each.producer_id != producer_id)
+        topic_partitions = self.producers.get(producer_id, _OF_NO_PRODUCER).with_changes({topic_partition: True})
         return PendingOffsets(
-            with_places(self.groups, {place: (*others, PendingOffset(producer_id, offset))}),
-            self.producers.with_changes({producer_id: places}),
+            with_items(self.groups, {topic_partition: (*others, PendingOffset(producer_id, offset))}),
+            self.producers.with_changes({producer_id: topic_partitions}),
         )
 
-    def overtaken(self, place: Place) -> PendingOffsets:
+    def overtaken(self, topic_partition: GroupTopicPartition) -> PendingOffsets:
         """Return the state after a later commit of the partition's offset."""
-        waiting = self.of(*place)
+        waiting = self.of(*topic_partition)
         if not waiting:
             return self
-        return PendingOffsets(with_places(self.groups, {place: _overtaken(waiting)}), self.producers)
+        return PendingOffsets(with_items(self.groups, {topic_partition: _overtaken(waiting)}), self.producers)
 
-    def deleted(self, place: Place) -> PendingOffsets:
+    def deleted(self, topic_partition: GroupTopicPartition) -> PendingOffsets:
         """Return the state after a tombstone of the partition's offset."""
-        waiting = self.of(*place)
+        waiting = self.of(*topic_partition)
         if not waiting:
             return self
         without = {
-            each.producer_id: self.producers[each.producer_id].with_changes({place: None}) or None for each in waiting
+            each.producer_id: self.producers[each.producer_id].with_changes({topic_partition: None}) or None
+            for each in waiting
         }
-        return PendingOffsets(with_places(self.groups, {place: None}), self.producers.with_changes(without))
+        return PendingOffsets(with_items(self.groups, {topic_partition: None}), self.producers.with_changes(without))
 
     def ended(self, producer_id: int, is_commit: bool) -> PendingOffsets:
         """Return the state after the marker that ends the producer's transaction."""
         waiting = {
-            place: _ended(self.of(*place), producer_id, is_commit) or None
-            for place in self.producers.get(producer_id, _NO_PLACES)
+            topic_partition: _ended(self.of(*topic_partition), producer_id, is_commit) or None
+            for topic_partition in self.producers.get(producer_id, _OF_NO_PRODUCER)
         }
-        return PendingOffsets(with_places(self.groups, waiting), self.producers.with_changes({producer_id: None}))
+        return PendingOffsets(with_items(self.groups, waiting), self.producers.with_changes({producer_id: None}))
 
 
 NO_PENDING_OFFSETS: Final = PendingOffsets()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.transactions.state import State
+from kraft.coordinator.transactions.state import TransactionsState
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.model.ids import NO_PRODUCER_ID, ProducerId
 
 
 def abort(
-    state: State, transactional_id: str, open_transaction: Transaction, new_producer_id: ProducerId = NO_PRODUCER_ID
+    state: TransactionsState,
+    transactional_id: str,
+    open_transaction: Transaction,
+    new_producer_id: ProducerId = NO_PRODUCER_ID,
 ) -> TransactionsDecision:
     """Decide to abort an open transaction. Its producer is fenced: the markers have the next epoch.
 
@@ -28,7 +31,7 @@ def abort(
     return state.with_earlier(transactional_id, before if bumps else None).decided(transactional_id, prepared)
 
 
-def time_out(state: State, transactional_id: str) -> TransactionsDecision:
+def time_out(state: TransactionsState, transactional_id: str) -> TransactionsDecision:
     """Decide what the end of the timer of an open transaction leads to.
 
     No producer id is at hand. If the epochs are exhausted, the last one fences the producer, and InitProducerId gives

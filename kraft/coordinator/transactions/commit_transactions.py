@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Decision, Ticket, TimerKey
+from kraft.coordinator.shard import ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
@@ -21,8 +21,8 @@ from kraft.coordinator.transactions.commands import (
 from kraft.coordinator.transactions.expiry import refused_for_room
 from kraft.coordinator.transactions.partitions import batch_bytes, record_bytes
 from kraft.coordinator.transactions.records import TransactionRecord
-from kraft.coordinator.transactions.refusals import being_completed, id_error
-from kraft.coordinator.transactions.state import State, with_reply
+from kraft.coordinator.transactions.refusals import id_error, transaction_being_completed
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, Transaction, TransactionState, new_transaction
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.model.errors import ErrorCode, Refusal
@@ -32,7 +32,7 @@ _TIMEOUT_MS: Final = 60_000
 """Transaction timeout in the record of an id that only commits others; nothing uses it."""
 
 
-def commit_transactions(state: State, ticket: Ticket, command: CommitTransactions) -> TransactionsDecision:
+def commit_transactions(state: TransactionsState, ticket: Ticket, command: CommitTransactions) -> TransactionsDecision:
     if (refusal := _invalid(state, command)) is not None:
         return state.replied(ticket, refusal)
     committer = state.transaction(command.transactional_id)
@@ -57,7 +57,7 @@ def commit_transactions(state: State, ticket: Ticket, command: CommitTransaction
 
 
 def _commit(
-    state: State, command: CommitTransactions, committer: Transaction, found: dict[str, Transaction]
+    state: TransactionsState, command: CommitTransactions, committer: Transaction, found: dict[str, Transaction]
 ) -> TransactionsDecision:
     """Decide all in one batch of records: each transaction, and last the sequence."""
     records, timers = list[TransactionRecord](), dict[TimerKey, int | None]()
@@ -70,24 +70,24 @@ def _commit(
         timers |= decided.timers
         state = replace(state, volatile=decided.volatile)
     last = state.decided(command.transactional_id, committer.with_sequence(command.sequence, state.now_ms))
-    return Decision(volatile=last.volatile, records=(*records, *last.records), timers=timers)
+    return ShardDecision(volatile=last.volatile, records=(*records, *last.records), timers=timers)
 
 
-def _prepared(state: State, transaction: Transaction) -> Transaction:
+def _prepared(state: TransactionsState, transaction: Transaction) -> Transaction:
     # Without a next producer id: after the last epoch, which fences, InitProducerId gives the id another producer id.
     return transaction.prepared(
         commit=True, producer=transaction.producer.bumped(), client_version=EPOCH_BUMP, now_ms=state.now_ms
     )
 
 
-def _new_committer(state: State, producer_id: ProducerId) -> Transaction:
+def _new_committer(state: TransactionsState, producer_id: ProducerId) -> Transaction:
     return new_transaction(producer_id, min(_TIMEOUT_MS, state.settings.timeout_max_ms), state.now_ms)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _invalid(state: State, command: CommitTransactions) -> Refusal | None:
+def _invalid(state: TransactionsState, command: CommitTransactions) -> Refusal | None:
     if state.transaction_version < EPOCH_BUMP:
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, "committing transactions together needs transaction.version 2")
     if command.sequence < 0:
@@ -100,14 +100,14 @@ def _invalid(state: State, command: CommitTransactions) -> Refusal | None:
 
 def _has_own(transactional_id: str, committer: Transaction) -> Refusal:
     if committer.state.is_prepared:
-        return being_completed(transactional_id)
+        return transaction_being_completed(transactional_id)
     return Refusal(
         ErrorCode.INVALID_TXN_STATE,
         f"{transactional_id!r} has an open transaction of its own: use an id that only commits others",
     )
 
 
-def _open_transactions(state: State, named: Iterable[OpenTransaction]) -> dict[str, Transaction] | Refusal:
+def _open_transactions(state: TransactionsState, named: Iterable[OpenTransaction]) -> dict[str, Transaction] | Refusal:
     """Return the transactions by id; a Refusal if one of them is not open, or of another producer."""
     found: dict[str, Transaction] = {}
     for each in named:
@@ -131,7 +131,7 @@ def _not_open(named: OpenTransaction, transaction: Transaction | None) -> Refusa
     )
 
 
-def _too_many(state: State, command: CommitTransactions, found: dict[str, Transaction]) -> Refusal | None:
+def _too_many(state: TransactionsState, command: CommitTransactions, found: dict[str, Transaction]) -> Refusal | None:
     # A transaction without partitions has two records: its end is also its completion.
     sizes = (
         record_bytes(each, transaction.partitions) * (1 if transaction.partitions else 2)

@@ -11,8 +11,8 @@ from enum import Enum, auto
 
 from kraft.coordinator.shard import Ticket
 from kraft.coordinator.transactions.commands import EndTransaction, ProducerIdNeeded
-from kraft.coordinator.transactions.refusals import being_completed, fenced, unknown_producer
-from kraft.coordinator.transactions.state import State, with_reply
+from kraft.coordinator.transactions.refusals import producer_fenced, transaction_being_completed, unknown_producer
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
 from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     EPOCH_MAX,
@@ -31,7 +31,7 @@ class _Verdict(Enum):
     """This is a retry: the transaction has ended as it asks for."""
 
 
-def end_transaction(state: State, ticket: Ticket, command: EndTransaction) -> TransactionsDecision:
+def end_transaction(state: TransactionsState, ticket: Ticket, command: EndTransaction) -> TransactionsDecision:
     transactional_id = command.transactional_id
     transaction = state.transaction(transactional_id)
     if transaction is None:
@@ -52,9 +52,9 @@ def _without_bump(transaction: Transaction, command: EndTransaction) -> _Verdict
     if transaction.producer.producer_id != command.producer.producer_id:
         return unknown_producer(command.transactional_id, command.producer)
     if transaction.producer != command.producer:
-        return fenced(command.transactional_id, command.producer)
+        return producer_fenced(command.transactional_id, command.producer)
     if transaction.state.is_prepared:
-        return being_completed(command.transactional_id)
+        return transaction_being_completed(command.transactional_id)
     if transaction.state is TransactionState.ONGOING:
         return _Verdict.DECIDE
     return _Verdict.ENDED_BEFORE if _ended_as_asked(transaction, command) else _invalid(transaction, command)
@@ -62,13 +62,13 @@ def _without_bump(transaction: Transaction, command: EndTransaction) -> _Verdict
 
 def _with_bump(transaction: Transaction, command: EndTransaction) -> _Verdict | Refusal:
     if transaction.state.is_prepared:
-        return being_completed(command.transactional_id)
+        return transaction_being_completed(command.transactional_id)
     if _is_retry(transaction, command.producer):
         return _ended(transaction, command)
     if transaction.producer.producer_id != command.producer.producer_id:
         return unknown_producer(command.transactional_id, command.producer)
     if transaction.producer != command.producer:
-        return fenced(command.transactional_id, command.producer)
+        return producer_fenced(command.transactional_id, command.producer)
     # An abort is accepted without a transaction: the producer may not know whether its first write has begun one.
     may_end = transaction.state is TransactionState.ONGOING or not command.commit
     return _Verdict.DECIDE if may_end else _invalid(transaction, command)
@@ -117,7 +117,9 @@ def _invalid(transaction: Transaction, command: EndTransaction) -> Refusal:
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
-def _end(state: State, ticket: Ticket, command: EndTransaction, transaction: Transaction) -> TransactionsDecision:
+def _end(
+    state: TransactionsState, ticket: Ticket, command: EndTransaction, transaction: Transaction
+) -> TransactionsDecision:
     prepared = transaction.prepared(
         commit=command.commit, producer=transaction.producer, client_version=0, now_ms=state.now_ms
     )
@@ -125,7 +127,7 @@ def _end(state: State, ticket: Ticket, command: EndTransaction, transaction: Tra
 
 
 def _end_with_bump(
-    state: State, ticket: Ticket, command: EndTransaction, transaction: Transaction
+    state: TransactionsState, ticket: Ticket, command: EndTransaction, transaction: Transaction
 ) -> TransactionsDecision:
     before, next_producer_id = transaction.producer, NO_PRODUCER_ID
     if before.is_exhausted:

@@ -12,14 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Decision, Ticket
+from kraft.coordinator.shard import ShardDecision, Ticket
 from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.refusals import room_being_made
 from kraft.coordinator.transactions.replicated import id_bytes, tombstone
-from kraft.coordinator.transactions.state import State, with_reply
-from kraft.coordinator.transactions.timers import ExpiryTimer
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
+from kraft.coordinator.transactions.timers import TransactionalIdExpiryTimer
 from kraft.coordinator.transactions.transaction import NO_SEQUENCE, Transaction, TransactionState
-from kraft.coordinator.transactions.volatile import Pass, TransactionsDecision
+from kraft.coordinator.transactions.volatile import TransactionalIdsPass, TransactionsDecision
 
 _IDS_PER_SLICE: Final = 2_000
 """How many ids a slice looks at."""
@@ -31,7 +31,7 @@ _RECORD_BYTES: Final = 64
 """More than a tombstone takes beside its id."""
 
 
-def refused_for_room(state: State, ticket: Ticket, transactional_id: str) -> TransactionsDecision | None:
+def refused_for_room(state: TransactionsState, ticket: Ticket, transactional_id: str) -> TransactionsDecision | None:
     """Return the decision on a request with an id that is not known and finds no room; None if there is room.
 
     The client retries while room is being made. It is refused if that was tried a moment ago.
@@ -46,15 +46,15 @@ def refused_for_room(state: State, ticket: Ticket, transactional_id: str) -> Tra
     if last_ms is not None and 0 <= state.now_ms - last_ms < state.settings.eviction_interval_ms:
         return state.replied(ticket, refusal)
     evicting = _pass(state, unused_ms=state.settings.unused_ages_ms[0])
-    decision = Decision(
+    decision = ShardDecision(
         volatile=replace(state.volatile, expiry=evicting),
         records=tuple[TransactionRecord, ...](),
-        timers={ExpiryTimer(): 0},
+        timers={TransactionalIdExpiryTimer(): 0},
     )
     return with_reply(decision, ticket, room_being_made(transactional_id))
 
 
-def continue_expiry(state: State) -> TransactionsDecision:
+def continue_expiry(state: TransactionsState) -> TransactionsDecision:
     """Begin a pass, or continue it. The next one begins an interval after the end of this one."""
     rest = state.volatile.expiry or _pass(state)
     position, records = _slice(state, rest)
@@ -67,18 +67,20 @@ def continue_expiry(state: State) -> TransactionsDecision:
         expiry=following,
         evicted_ms=state.now_ms if ends_eviction else state.volatile.evicted_ms,
     )
-    return Decision(
+    return ShardDecision(
         volatile=volatile,
         records=tuple(records),
-        timers={ExpiryTimer(): state.settings.expiry_interval_ms if following is None else 0},
+        timers={TransactionalIdExpiryTimer(): state.settings.expiry_interval_ms if following is None else 0},
     )
 
 
-def _pass(state: State, unused_ms: int | None = None) -> Pass:
-    return Pass(transactional_ids=tuple(state.transactions.by_id), unused_ms=unused_ms)
+def _pass(state: TransactionsState, unused_ms: int | None = None) -> TransactionalIdsPass:
+    return TransactionalIdsPass(transactional_ids=tuple(state.transactions.by_id), unused_ms=unused_ms)
 
 
-def _pass_after(state: State, rest: Pass, records: list[TransactionRecord]) -> Pass | None:
+def _pass_after(
+    state: TransactionsState, rest: TransactionalIdsPass, records: list[TransactionRecord]
+) -> TransactionalIdsPass | None:
     """Return the next pass over the rest if this one, with its last records, has not made enough room."""
     ages_ms = [each for each in state.settings.unused_ages_ms if rest.unused_ms is not None and each < rest.unused_ms]
     freed = sum(id_bytes(record.key.transactional_id) for record in records)
@@ -87,12 +89,12 @@ def _pass_after(state: State, rest: Pass, records: list[TransactionRecord]) -> P
     return replace(rest, position=0, unused_ms=ages_ms[0])
 
 
-def _bytes_to_free(state: State) -> int:
+def _bytes_to_free(state: TransactionsState) -> int:
     most = state.settings.memory_bytes_max
     return state.transactions.ids_bytes - (most - most // _FREE_SHARE)
 
 
-def _slice(state: State, rest: Pass) -> tuple[int, list[TransactionRecord]]:
+def _slice(state: TransactionsState, rest: TransactionalIdsPass) -> tuple[int, list[TransactionRecord]]:
     """Return where the next slice begins, and the tombstones of this one. They fit into one batch."""
     records: list[TransactionRecord] = []
     size, size_max = 0, state.settings.batch_bytes_max() // 2
@@ -112,7 +114,7 @@ def _slice(state: State, rest: Pass) -> tuple[int, list[TransactionRecord]]:
     return min(rest.position + _IDS_PER_SLICE, len(rest.transactional_ids)), records
 
 
-def _is_unused(state: State, rest: Pass, transaction: Transaction | None) -> bool:
+def _is_unused(state: TransactionsState, rest: TransactionalIdsPass, transaction: Transaction | None) -> bool:
     """Return whether the id may be evicted: no transaction of its producer, nor a sequence, would be forgotten."""
     return (
         rest.unused_ms is not None
@@ -125,7 +127,7 @@ def _is_unused(state: State, rest: Pass, transaction: Transaction | None) -> boo
     )
 
 
-def _is_expired(state: State, transaction: Transaction | None) -> bool:
+def _is_expired(state: TransactionsState, transaction: Transaction | None) -> bool:
     if transaction is None or not transaction.state.is_closed:
         return False
     # A temporary id has one transaction, which begins within its own timeout or never.

@@ -11,8 +11,8 @@ from kraft.coordinator.shard import Ticket
 from kraft.coordinator.transactions.abort import abort
 from kraft.coordinator.transactions.commands import InitProducerId, ProducerIdNeeded
 from kraft.coordinator.transactions.expiry import refused_for_room
-from kraft.coordinator.transactions.refusals import being_completed, fenced
-from kraft.coordinator.transactions.state import State, with_reply
+from kraft.coordinator.transactions.refusals import producer_fenced, transaction_being_completed
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
 from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     EPOCH_MAX,
@@ -26,7 +26,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_PRODUCER_ID, ProducerEpoch
 
 
-def init_producer_id(state: State, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
+def init_producer_id(state: TransactionsState, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
     transactional_id = command.transactional_id
     refusal = _not_supported(command) or _timeout_error(command, state.settings.timeout_max_ms)
     if refusal is not None:
@@ -35,11 +35,11 @@ def init_producer_id(state: State, ticket: Ticket, command: InitProducerId) -> T
     if transaction is None:
         return _first(state, ticket, command)
     if transaction.state.is_prepared:
-        return state.replied(ticket, being_completed(transactional_id))
+        return state.replied(ticket, transaction_being_completed(transactional_id))
     earlier = state.volatile.earlier.get(transactional_id)
     if command.expected not in (None, transaction.producer, earlier):
         assert command.expected is not None
-        return state.replied(ticket, fenced(transactional_id, command.expected))
+        return state.replied(ticket, producer_fenced(transactional_id, command.expected))
     if transaction.state is TransactionState.ONGOING:
         return _abort(state, ticket, command, transaction)
     return _next(state, ticket, command, transaction)
@@ -66,7 +66,7 @@ def _timeout_error(command: InitProducerId, max_ms: int) -> Refusal | None:
     )
 
 
-def _first(state: State, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
+def _first(state: TransactionsState, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
     """Decide for an id that is not known, also if the producer has an identity: the id may have expired."""
     if (refused := refused_for_room(state, ticket, command.transactional_id)) is not None:
         return refused
@@ -78,22 +78,26 @@ def _first(state: State, ticket: Ticket, command: InitProducerId) -> Transaction
     return with_reply(state.decided(command.transactional_id, transaction), ticket, transaction.producer)
 
 
-def _abort(state: State, ticket: Ticket, command: InitProducerId, transaction: Transaction) -> TransactionsDecision:
+def _abort(
+    state: TransactionsState, ticket: Ticket, command: InitProducerId, transaction: Transaction
+) -> TransactionsDecision:
     """Decide to abort what an earlier producer left open; the client retries."""
     transactional_id = command.transactional_id
     if command.expected not in (None, transaction.producer):
         # The answer to an earlier request was received, because a transaction has begun since: this one is late.
         assert command.expected is not None
-        return state.replied(ticket, fenced(transactional_id, command.expected))
+        return state.replied(ticket, producer_fenced(transactional_id, command.expected))
     needs_id = state.transaction_version >= EPOCH_BUMP and transaction.producer.is_exhausted
     if needs_id and command.new_producer_id is None:
         return state.replied(ticket, ProducerIdNeeded())
     new_producer_id = NO_PRODUCER_ID if command.new_producer_id is None else command.new_producer_id
     decision = abort(state, transactional_id, transaction, new_producer_id)
-    return with_reply(decision, ticket, being_completed(transactional_id))
+    return with_reply(decision, ticket, transaction_being_completed(transactional_id))
 
 
-def _next(state: State, ticket: Ticket, command: InitProducerId, transaction: Transaction) -> TransactionsDecision:
+def _next(
+    state: TransactionsState, ticket: Ticket, command: InitProducerId, transaction: Transaction
+) -> TransactionsDecision:
     """Decide for an id without an open transaction."""
     current, expected = transaction.producer, command.expected
     if expected not in (None, current) and current.epoch < EPOCH_MAX:
@@ -109,7 +113,9 @@ def _next(state: State, ticket: Ticket, command: InitProducerId, transaction: Tr
     return with_reply(decision, ticket, producer)
 
 
-def _again(state: State, ticket: Ticket, command: InitProducerId, transaction: Transaction) -> TransactionsDecision:
+def _again(
+    state: TransactionsState, ticket: Ticket, command: InitProducerId, transaction: Transaction
+) -> TransactionsDecision:
     """Answer a retry. It may also be late: how the last transaction has ended stays known to a retry of its end."""
     if (command.timeout_ms, command.is_temporary) == (transaction.timeout_ms, transaction.is_temporary):
         return state.replied(ticket, transaction.producer)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kraft.coordinator.shard import Ticket
 from kraft.coordinator.transactions.commands import MarkersWritten
 from kraft.coordinator.transactions.replicated import Transactions
-from kraft.coordinator.transactions.state import State, with_reply
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision, TransactionsVolatile
 from kraft.model.ids import TopicPartition
@@ -84,7 +84,7 @@ def newly_prepared(before: Transactions, after: Transactions) -> list[str]:
     return [each for each in after.prepared.differing_keys(before.prepared) if each in after.prepared]
 
 
-def markers_written(state: State, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
+def markers_written(state: TransactionsState, ticket: Ticket, command: MarkersWritten) -> TransactionsDecision:
     """Decide what written markers lead to. Those of a transaction that is complete lead to nothing."""
     transactional_id = command.transactional_id
     prepared = state.transactions.prepared.get(transactional_id)

@@ -8,8 +8,8 @@ from kraft.coordinator.group_partition import partition_of
 from kraft.coordinator.shard import Ticket
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, VerifiedPartitions, VerifyPartitions
-from kraft.coordinator.transactions.refusals import being_completed, fenced, unknown_producer
-from kraft.coordinator.transactions.state import State, with_reply
+from kraft.coordinator.transactions.refusals import producer_fenced, transaction_being_completed, unknown_producer
+from kraft.coordinator.transactions.state import TransactionsState, with_reply
 from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     EPOCH_MAX,
@@ -29,7 +29,7 @@ _PARTITION_BYTES: Final = 4
 """More than a batch takes: by itself, for each record beside its texts, for each topic, for each partition."""
 
 
-def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> TransactionsDecision:
+def add_partitions(state: TransactionsState, ticket: Ticket, command: AddPartitions) -> TransactionsDecision:
     """Decide an addition. A retry of one that was answered changes nothing.
 
     The end of a transaction is recorded with its partitions, so a transaction that could not be ended is not begun.
@@ -50,7 +50,7 @@ def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> Tran
 
 
 def _no_room(
-    state: State, ticket: Ticket, command: AddPartitions, transaction: Transaction, refusal: Refusal
+    state: TransactionsState, ticket: Ticket, command: AddPartitions, transaction: Transaction, refusal: Refusal
 ) -> TransactionsDecision:
     """Refuse partitions. A client before KIP-890 may end only a transaction that has begun, and librdkafka asks for the
     abort of one that was refused; so it begins, with one of the partitions."""
@@ -60,7 +60,7 @@ def _no_room(
     return with_reply(state.decided(command.transactional_id, begun), ticket, refusal)
 
 
-def add_offsets(state: State, ticket: Ticket, command: AddOffsets) -> TransactionsDecision:
+def add_offsets(state: TransactionsState, ticket: Ticket, command: AddOffsets) -> TransactionsDecision:
     offsets_topic = state.context.image.topic(OFFSETS_TOPIC)
     if offsets_topic is None or not offsets_topic.partitions:
         refusal = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet; retry")
@@ -75,7 +75,7 @@ def add_offsets(state: State, ticket: Ticket, command: AddOffsets) -> Transactio
     return add_partitions(state, ticket, added)
 
 
-def verify_partitions(state: State, ticket: Ticket, command: VerifyPartitions) -> TransactionsDecision:
+def verify_partitions(state: TransactionsState, ticket: Ticket, command: VerifyPartitions) -> TransactionsDecision:
     transaction = _transaction_of(state, command.transactional_id, command.producer, prepared_first=False)
     if isinstance(transaction, Refusal):
         return state.replied(ticket, transaction)
@@ -99,7 +99,7 @@ def record_bytes(transactional_id: str, partitions: frozenset[TopicPartition]) -
 
 
 def _transaction_of(
-    state: State, transactional_id: str, producer: ProducerIdAndEpoch, *, prepared_first: bool
+    state: TransactionsState, transactional_id: str, producer: ProducerIdAndEpoch, *, prepared_first: bool
 ) -> Transaction | Refusal:
     """Return the producer's transaction if it has not been decided, or the refusal of the request.
 
@@ -109,9 +109,9 @@ def _transaction_of(
     if transaction is None:
         return unknown_producer(transactional_id, producer)
     if prepared_first and transaction.state.is_prepared:
-        return being_completed(transactional_id)
+        return transaction_being_completed(transactional_id)
     if transaction.producer.producer_id != producer.producer_id:
         return unknown_producer(transactional_id, producer)
     if transaction.producer != producer or producer.epoch == EPOCH_MAX:
-        return fenced(transactional_id, producer)
-    return being_completed(transactional_id) if transaction.state.is_prepared else transaction
+        return producer_fenced(transactional_id, producer)
+    return transaction_being_completed(transactional_id) if transaction.state.is_prepared else transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator import prefixed
+from kraft.coordinator import numbered_message
 from kraft.coordinator.transactions.records import (
     InvalidTransactionRecord,
     TransactionLogKey,
@@ -20,8 +20,8 @@ _KEY_VERSION: Final = 0
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """Return key and value."""
-    key = prefixed.encode(TransactionLogKey.message_key, record.key, _KEY_VERSION)
-    return key, None if record.value is None else prefixed.encode(record.version, record.value, record.version)
+    key = numbered_message.encode(TransactionLogKey.message_key, record.key, _KEY_VERSION)
+    return key, None if record.value is None else numbered_message.encode(record.version, record.value, record.version)
 
 
 def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | UnknownTransactionRecord:
@@ -46,17 +46,17 @@ def read(key: bytes | None, value: bytes | None) -> TransactionRecord | UnknownT
 
 
 def _decoded(key: bytes, value: bytes | None) -> TransactionRecord | UnknownTransactionRecord:
-    record_type = prefixed.number_of(key)
+    record_type = numbered_message.number_of(key)
     if record_type != TransactionLogKey.message_key:
         return UnknownTransactionRecord(record_type)
-    decoded_key = prefixed.decode(TransactionLogKey, _KEY_VERSION, key)
+    decoded_key = numbered_message.decode(TransactionLogKey, _KEY_VERSION, key)
     assert isinstance(decoded_key, TransactionLogKey)
     if value is None:
         return TransactionRecord(decoded_key, None)
-    version = prefixed.number_of(value)
+    version = numbered_message.number_of(value)
     if version not in TransactionLogValue.versions:
         return UnknownTransactionRecord(record_type, version)
-    decoded_value = prefixed.decode(TransactionLogValue, version, value)
+    decoded_value = numbered_message.decode(TransactionLogValue, version, value)
     assert isinstance(decoded_value, TransactionLogValue)
     return TransactionRecord(decoded_key, decoded_value, version)
 

@@ -29,7 +29,7 @@ def unknown_producer(transactional_id: str, producer: ProducerIdAndEpoch) -> Ref
     )
 
 
-def fenced(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
+def producer_fenced(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
     return Refusal(
         ErrorCode.PRODUCER_FENCED,
         f"epoch {producer.epoch} of producer id {producer.producer_id} is not the current one: another producer uses "
@@ -43,11 +43,11 @@ def answered(
     """Return what a coordinator has refused to a broker, which gets only the code."""
     match code:
         case ErrorCode.PRODUCER_FENCED:
-            return fenced(transactional_id, producer)
+            return producer_fenced(transactional_id, producer)
         case ErrorCode.INVALID_PRODUCER_ID_MAPPING:
             return unknown_producer(transactional_id, producer)
         case ErrorCode.CONCURRENT_TRANSACTIONS:
-            return being_completed(transactional_id)
+            return transaction_being_completed(transactional_id)
         case ErrorCode.TRANSACTION_ABORTABLE:
             reason = f"{partition} is not part of the transaction of {transactional_id!r}, or finds no room: abort it"
         case _:
@@ -88,7 +88,7 @@ def too_many_partitions(
     )
 
 
-def being_completed(transactional_id: str) -> Refusal:
+def transaction_being_completed(transactional_id: str) -> Refusal:
     return Refusal(
         ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id!r} is being completed; retry"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from kraft.coordinator.shard import Context, Decision, Shard, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Shard, ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.abort import time_out
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
@@ -26,8 +26,8 @@ from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.refusals import id_error
 from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions, replay
 from kraft.coordinator.transactions.settings import TransactionSettings
-from kraft.coordinator.transactions.state import State
-from kraft.coordinator.transactions.timers import ExpiryTimer, TransactionTimer
+from kraft.coordinator.transactions.state import TransactionsState
+from kraft.coordinator.transactions.timers import TransactionalIdExpiryTimer, TransactionTimer
 from kraft.coordinator.transactions.transaction import TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision, TransactionsVolatile
 
@@ -47,10 +47,10 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
     def loaded(self, replicated: Transactions, context: Context) -> TransactionsDecision:
         """Decide what follows from the replicated state: open transactions time out, and decided ones without markers
         are complete. The host writes the markers of the others."""
-        state = State(
+        state = TransactionsState(
             transactions=replicated, volatile=TransactionsVolatile(), settings=self._settings, context=context
         )
-        timers: dict[TimerKey, int | None] = {ExpiryTimer(): self._settings.expiry_interval_ms}
+        timers: dict[TimerKey, int | None] = {TransactionalIdExpiryTimer(): self._settings.expiry_interval_ms}
         for transactional_id, transaction in replicated.by_id.items():
             if transaction.state is TransactionState.ONGOING:
                 # The clock may have gone back since.
@@ -62,7 +62,7 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
             if not transaction.partitions
             for record in state.completed(each, transaction).records
         ]
-        return Decision(volatile=state.volatile, records=tuple(records), timers=timers)
+        return ShardDecision(volatile=state.volatile, records=tuple(records), timers=timers)
 
     def decide(
         self,
@@ -72,24 +72,24 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
         command: TransactionCommand,
         context: Context,
     ) -> TransactionsDecision:
-        state = State(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
+        state = TransactionsState(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
         refusal = id_error(command.transactional_id)
         return _decided(state, ticket, command) if refusal is None else state.replied(ticket, refusal)
 
     def timer_ended(
         self, replicated: Transactions, volatile: TransactionsVolatile, key: TimerKey, context: Context
     ) -> TransactionsDecision:
-        state = State(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
+        state = TransactionsState(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
         match key:
             case TransactionTimer():
                 return time_out(state, key.transactional_id)
-            case ExpiryTimer():
+            case TransactionalIdExpiryTimer():
                 return continue_expiry(state)
             case _:
                 raise AssertionError(f"{key} is no timer of this shard")
 
 
-def _decided(state: State, ticket: Ticket, command: TransactionCommand) -> TransactionsDecision:
+def _decided(state: TransactionsState, ticket: Ticket, command: TransactionCommand) -> TransactionsDecision:
     match command:
         case InitProducerId():
             return init_producer_id(state, ticket, command)

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.refusals import too_many_ids, too_many_partitions
 from kraft.coordinator.transactions.replicated import Transactions, partitions_bytes, record_of, tombstone
 from kraft.coordinator.transactions.settings import TransactionSettings
@@ -21,7 +21,7 @@ _PARTITIONS_MIN: Final = 4
 """A transaction with so many partitions is never refused for the memory. They take less of it than its id."""
 
 
-class State(Struct, frozen=True, kw_only=True):
+class TransactionsState(Struct, frozen=True, kw_only=True):
     """The shard's state, its settings, and the facts beside them."""
 
     transactions: Transactions
@@ -61,11 +61,11 @@ class State(Struct, frozen=True, kw_only=True):
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def nothing(self) -> TransactionsDecision:
-        return Decision(volatile=self.volatile)
+        return ShardDecision(volatile=self.volatile)
 
     def replied(self, ticket: Ticket, response: object | Refusal) -> TransactionsDecision:
         """Return the decision that changes nothing."""
-        return Decision(volatile=self.volatile, replies=(Reply(ticket, response),))
+        return ShardDecision(volatile=self.volatile, replies=(Reply(ticket, response),))
 
     def decided(self, transactional_id: str, after: Transaction) -> TransactionsDecision:
         """Return the decision on a transition of one id. Its timer runs as long as its transaction is open.
@@ -79,22 +79,22 @@ class State(Struct, frozen=True, kw_only=True):
         if is_open != was_open:
             timers[TransactionTimer(transactional_id)] = after.timeout_ms if is_open else None
         record = record_of(transactional_id, after, transaction_version=self.transaction_version)
-        decision = Decision(volatile=self.volatile, records=(record,), timers=timers)
+        decision = ShardDecision(volatile=self.volatile, records=(record,), timers=timers)
         if not after.state.is_prepared or after.partitions:
             return decision
-        return together(decision, replace(self, volatile=decision.volatile).completed(transactional_id, after))
+        return combined(decision, replace(self, volatile=decision.volatile).completed(transactional_id, after))
 
     def completed(self, transactional_id: str, prepared: Transaction) -> TransactionsDecision:
         """Return the decision that a transaction has all its markers. A temporary id is deleted."""
         if prepared.is_temporary:
             earlier = self.volatile.earlier.with_changes({transactional_id: None})
             volatile = replace(self.volatile, earlier=earlier)
-            return Decision(volatile=volatile, records=(tombstone(transactional_id),))
+            return ShardDecision(volatile=volatile, records=(tombstone(transactional_id),))
         complete = prepared.completed(self.now_ms)
         record = record_of(transactional_id, complete, transaction_version=self.transaction_version)
-        return Decision(volatile=self.volatile, records=(record,))
+        return ShardDecision(volatile=self.volatile, records=(record,))
 
-    def with_earlier(self, transactional_id: str, earlier: ProducerIdAndEpoch | None) -> State:
+    def with_earlier(self, transactional_id: str, earlier: ProducerIdAndEpoch | None) -> TransactionsState:
         """Return the state in which the producer had this identity before the present one."""
         if self.volatile.earlier.get(transactional_id) == earlier:
             return self
@@ -102,9 +102,9 @@ class State(Struct, frozen=True, kw_only=True):
         return replace(self, volatile=replace(self.volatile, earlier=changed))
 
 
-def together(first: TransactionsDecision, second: TransactionsDecision) -> TransactionsDecision:
+def combined(first: TransactionsDecision, second: TransactionsDecision) -> TransactionsDecision:
     """Return two decisions as one. The second was made on the volatile state of the first."""
-    return Decision(
+    return ShardDecision(
         volatile=second.volatile,
         records=first.records + second.records,
         timers={**first.timers, **second.timers},

@@ -11,5 +11,5 @@ class TransactionTimer(Struct, frozen=True):
     transactional_id: str
 
 
-class ExpiryTimer(Struct, frozen=True):
+class TransactionalIdExpiryTimer(Struct, frozen=True):
     """Begins a pass that looks for expired transactional ids, or continues it."""

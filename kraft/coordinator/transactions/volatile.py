@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from kraft.coordinator.shard import Decision
+from kraft.coordinator.shard import ShardDecision
 from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.ids import TopicPartition
 
 
-class Pass(Struct, frozen=True, kw_only=True):
+class TransactionalIdsPass(Struct, frozen=True, kw_only=True):
     """A pass over transactional ids, some at a time: those before `position` were visited."""
 
     transactional_ids: tuple[str, ...]
@@ -31,11 +31,11 @@ class TransactionsVolatile(Struct, frozen=True, kw_only=True):
     written: PersistentMap[str, frozenset[TopicPartition]] = PersistentMap()
     """Partitions that have the markers of a prepared transaction, until all have."""
 
-    expiry: Pass | None = None
+    expiry: TransactionalIdsPass | None = None
     """The pass that looks for expired transactional ids; None between two of them."""
 
     evicted_ms: int | None = None
     """When the last pass that evicts ended; None if there was none."""
 
 
-TransactionsDecision: TypeAlias = Decision[TransactionsVolatile, TransactionRecord]
+TransactionsDecision: TypeAlias = ShardDecision[TransactionsVolatile, TransactionRecord]

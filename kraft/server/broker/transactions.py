@@ -20,7 +20,7 @@ from kraft.server.coordinator.calls_in_service import while_in_service
 from kraft.server.coordinator.hanging_transactions import HangingTransactions
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.record_sizes import BATCH_BYTES_MIN, batch_bytes_max
-from kraft.server.coordinator.shard_host import HostSurroundings
+from kraft.server.coordinator.shard_host import ShardHostServices
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.coordinator.transaction_kind import (
     transaction_host_settings,
@@ -63,7 +63,7 @@ class BrokerTransactions:
         self._load_thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
         self.coordinators = TransactionCoordinators(
             transaction_kind(transaction_settings(config, self._batch_bytes_max)),
-            HostSurroundings(
+            ShardHostServices(
                 settings=transaction_host_settings(config),
                 context=self._context,
                 waiting_appends=waiting_appends,

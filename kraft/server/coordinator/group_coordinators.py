@@ -23,7 +23,7 @@ from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.commit import commit_bytes_min
 from kraft.coordinator.shard import Context
 from kraft.coordinator.shard_batches import TooLarge
-from kraft.coordinator.shard_refusals import stopping, unavailable
+from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
@@ -33,9 +33,9 @@ from kraft.runtime.entropy import Entropy
 from kraft.server.coordinator.group_kind import GroupHost, GroupKind
 from kraft.server.coordinator.group_log import GroupLog
 from kraft.server.coordinator.offset_verification import OffsetVerification
-from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings
-from kraft.server.coordinator.shard_hosts import ShardHosts
+from kraft.server.coordinator.shard_host import HostSettings, ShardHostServices
 from kraft.server.coordinator.topic_changes import TopicChanges
+from kraft.server.coordinator.topic_shards import TopicShards
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -91,7 +91,7 @@ class GroupCoordinators:
         self._entropy = entropy
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
         self._background = executor or ThreadPoolExecutor(1, thread_name_prefix="coordinator-background")
-        surroundings = HostSurroundings(
+        services = ShardHostServices(
             settings=host_settings,
             context=self._context,
             waiting_appends=waiting_appends,
@@ -100,9 +100,9 @@ class GroupCoordinators:
             fatal=fatal,
             loaded=self._loaded,
         )
-        surroundings = replace(surroundings, report=GroupLog(surroundings.backlog, clock.monotonic_ms).report)
+        services = replace(services, report=GroupLog(services.backlog, clock.monotonic_ms).report)
         self._topic_changes = TopicChanges(image, image_version, clock, self._background, fatal)
-        self._hosts = ShardHosts(OFFSETS_TOPIC, kind, surroundings, image)
+        self._hosts = TopicShards(OFFSETS_TOPIC, kind, services, image)
 
     # --- requests --------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class GroupCoordinators:
         """Raise Refusal COORDINATOR_NOT_AVAILABLE for a request that needs more memory than is left."""
         added = _wanted_bytes(host, command)
         if added > 0 and self.members_bytes + added > MEMBERS_BYTES_MAX:
-            raise unavailable("the members of groups take all memory that is meant for them; retry later")
+            raise coordinator_unavailable("the members of groups take all memory that is meant for them; retry later")
 
     @property
     def members_bytes(self) -> int:
@@ -161,7 +161,7 @@ class GroupCoordinators:
         again after a failed write, and when this broker is stopping. Source: listGroups of Kafka's coordinator.
         """
         if self._hosts.is_stopping:
-            raise stopping()
+            raise broker_stopping()
         views = []
         for host in self._hosts:
             try:
@@ -174,7 +174,7 @@ class GroupCoordinators:
     def _view(self, host: GroupHost) -> GroupsView:
         shard = host.running()
         if shard.volatile is None:
-            raise unavailable("the coordinator is loaded again after a failed write; retry")
+            raise coordinator_unavailable("the coordinator is loaded again after a failed write; retry")
         return GroupsView(
             committed=shard.committed, latest=shard.latest, volatile=shard.volatile, settings=self._group_settings
         )

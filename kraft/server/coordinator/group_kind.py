@@ -14,11 +14,11 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
+from kraft.coordinator.shard import ShardKind
 from kraft.log.format.compression import Codec
 from kraft.metadata.group_configs import in_effect
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.shard_host import HostSettings, ShardHost
-from kraft.server.coordinator.shard_kind import ShardKind
 
 GroupKind: TypeAlias = ShardKind[Groups, GroupsVolatile, GroupCommand, GroupRecord]
 GroupHost: TypeAlias = ShardHost[Groups, GroupsVolatile, GroupCommand, GroupRecord]

@@ -18,23 +18,22 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 import structlog
 from msgspec import Struct, field
 
-from kraft.coordinator.hosted_shard import (
-    Append,
+from kraft.coordinator.shard import Context, Reply, ShardKind, Ticket, TimerKey, Work
+from kraft.coordinator.shard_batches import Happening
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
     DoWork,
     Effect,
-    HostedShard,
     Load,
     RefuseAll,
     RemoveTimer,
-    Report,
+    ReportEvents,
     SendReplies,
     SetMoreTimers,
     SetTimer,
-    Surroundings,
 )
-from kraft.coordinator.shard import Context, Reply, Ticket, TimerKey, Work
-from kraft.coordinator.shard_batches import Happening
-from kraft.coordinator.shard_refusals import not_coordinator, unavailable
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
+from kraft.coordinator.shard_refusals import coordinator_unavailable, not_coordinator
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
 from kraft.log.topic_config import SEGMENT_BYTES_MAX
@@ -42,7 +41,6 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.produce import ACKS_ALL
 from kraft.server.coordinator.record_sizes import SizeLog, batch_bytes_max
-from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.coordinator.shard_load import Replayed, load
 from kraft.server.coordinator.turn_costs import FLUSH_S, REPLY_S
 from kraft.server.loop import background
@@ -92,7 +90,7 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """`offsets.topic.compression.codec`"""
 
 
-class HostSurroundings(Struct, frozen=True, kw_only=True):
+class ShardHostServices(Struct, frozen=True, kw_only=True):
     """Settings, threads and callbacks that all shards of a broker share."""
 
     settings: HostSettings
@@ -125,18 +123,18 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self,
         partition: Partition,
         kind: ShardKind[Replicated, Volatile, Command, Record],
-        surroundings: HostSurroundings,
+        services: ShardHostServices,
     ) -> None:
         assert partition.leader is not None, "a shard runs where its partition is led"
         self.partition = partition
         self._kind = kind
-        self._surroundings = surroundings
+        self._services = services
         self._leader = partition.leader
-        self._shard: HostedShard[Replicated, Volatile, Command, Record] | None = None
+        self._shard: ShardMachine[Replicated, Volatile, Command, Record] | None = None
         """None while the log is replayed."""
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._tickets = 0
-        self._timers = Timers(surroundings.backlog, self._timer_ended)
+        self._timers = Timers(services.backlog, self._timer_ended)
         self._flush_is_due = False
         self._has_resigned = False
         self._sizes = SizeLog(str(partition.topic_partition))
@@ -183,7 +181,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """True while this broker leads the partition, in the leader epoch of this shard."""
         return not self._has_resigned and self.partition.leader is self._leader
 
-    def running(self) -> HostedShard[Replicated, Volatile, Command, Record]:
+    def running(self) -> ShardMachine[Replicated, Volatile, Command, Record]:
         """Return the shard. Raises Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         if not self.is_running:
             raise not_coordinator(f"this broker does not lead {self.partition.topic_partition}")
@@ -219,7 +217,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self, decide: Callable[[Ticket], Sequence[Effect[Replicated]]], task: str, timeout_s: float
     ) -> Any:
         if len(self._waiting) >= WAITING_REQUESTS_MAX:
-            raise unavailable("too many requests wait for this coordinator; retry")
+            raise coordinator_unavailable("too many requests wait for this coordinator; retry")
         self._tickets += 1
         ticket = Ticket(self._tickets)
         try:
@@ -233,7 +231,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
             async with asyncio.timeout(timeout_s):
                 response = await waiting
         except TimeoutError:
-            raise unavailable("the coordinator has no response in time; retry") from None
+            raise coordinator_unavailable("the coordinator has no response in time; retry") from None
         finally:
             del self._waiting[ticket]
         if isinstance(response, Refusal):
@@ -244,13 +242,13 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
 
     async def _run(self) -> None:
         partition, loop = self.partition, asyncio.get_running_loop()
-        began_s, settings = loop.time(), self._surroundings.settings
+        began_s, settings = loop.time(), self._services.settings
         replayed, end = await load(
-            partition, self._kind, settings.load_bytes_max, self._surroundings.executor, self._surroundings.backlog
+            partition, self._kind, settings.load_bytes_max, self._services.executor, self._services.backlog
         )
         with Watch((partition.committed,)) as watch:
             await self._until_committed(watch, end)
-            shard = HostedShard(self._kind.shard, self._kind.encode, self._for_shard(), replayed.replicated)
+            shard = ShardMachine(self._kind.shard, self._kind.encode, self._for_shard(), replayed.replicated)
             (load_state,) = shard.start()
             assert isinstance(load_state, Load)
             decision = await self._decide_loaded(load_state)
@@ -266,7 +264,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 **({"reason_skipped": replayed.reason} if replayed.skipped else {}),
             )
             self._carry_out(shard.loaded(decision))
-            self._surroundings.loaded(partition)
+            self._services.loaded(partition)
             while True:
                 watch.again()
                 self._high_watermark_advanced(shard)
@@ -279,18 +277,18 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 await watch.wait(WATCH_S)
 
     async def _decide_loaded(self, load_state: Load[Replicated]) -> Any:
-        executor, context = self._surroundings.executor, self._surroundings.context()
+        executor, context = self._services.executor, self._services.context()
         return await in_thread(executor, self._kind.shard.loaded, load_state.replicated, context)
 
     async def _load_again(self, load_state: Load[Replicated]) -> None:
         decision = await self._decide_loaded(load_state)
         self._carry_out(self.running().loaded(decision))
-        self._surroundings.loaded(self.partition)
+        self._services.loaded(self.partition)
 
-    def _for_shard(self) -> Surroundings:
-        settings = self._surroundings.settings
-        return Surroundings(
-            context=self._surroundings.context,
+    def _for_shard(self) -> ShardFacts:
+        settings = self._services.settings
+        return ShardFacts(
+            context=self._services.context,
             batch_bytes_max=self.batch_bytes_max,
             decision_bytes_max=(lambda: SEGMENT_BYTES_MAX) if self._kind.limits_sizes else None,
             append_refusal=self._append_refusal,
@@ -321,12 +319,12 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     def _carry_out(self, effects: Sequence[Effect[Replicated]]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendBatch():
                     self._append(effect)
                 case SendReplies():
                     self._send(effect.replies)
-                case Report():
-                    self._surroundings.report(self._leader.leader_epoch, effect.happenings)
+                case ReportEvents():
+                    self._services.report(self._leader.leader_epoch, effect.happenings)
                 case RefuseAll():
                     log.warning(
                         "coordinator write failed",
@@ -340,7 +338,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 case RemoveTimer():
                     self._timers.remove(effect.key)
                 case SetMoreTimers():
-                    self._surroundings.backlog.add(self._set_more_timers)
+                    self._services.backlog.add(self._set_more_timers)
                 case Load():
                     self._start_task(self._load_again(effect), "coordinator load")
                 case DoWork():
@@ -354,14 +352,14 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
             for reply in replies:
                 self._answer(reply.ticket, reply.response)
         else:
-            self._surroundings.backlog.add(partial(self._send_next, iter(replies)))
+            self._services.backlog.add(partial(self._send_next, iter(replies)))
 
     def _send_next(self, replies: Iterator[Reply]) -> bool:
         reply = next(replies, None)
         if reply is None:
             return False
         self._answer(reply.ticket, reply.response)
-        self._surroundings.backlog.spend(REPLY_S)
+        self._services.backlog.spend(REPLY_S)
         return True
 
     def _answer(self, ticket: Ticket, response: object) -> None:
@@ -396,7 +394,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """Flush at the end of this turn of the loop: the commands of one turn are one batch."""
         if not self._flush_is_due and self._shard is not None and self._shard.wants_flush:
             self._flush_is_due = True
-            self._surroundings.backlog.spend(FLUSH_S)
+            self._services.backlog.spend(FLUSH_S)
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -404,7 +402,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         if self._shard is not None and not self._has_resigned:
             self._carry_out(self._shard.flush())
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: AppendBatch) -> None:
         batch, queue = effect.batch, self.partition.waiting_appends
 
         def append_now(records: ProducedRecords) -> None:
@@ -427,7 +425,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         waiting = WaitingAppend(
             records=batch, work=work, deadline_s=deadline_s, append=append_now, refuse=self._append_failed
         )
-        self._surroundings.waiting_appends.join(queue, waiting)
+        self._services.waiting_appends.join(queue, waiting)
 
     def _append_now(self, batch: ProducedRecords, origin: AppendOrigin) -> None:
         """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
@@ -439,11 +437,11 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self._carry_out(shard.appended(Offset(result.last_offset + 1)))
         self._high_watermark_advanced(shard)
 
-    def _high_watermark_advanced(self, shard: HostedShard[Replicated, Volatile, Command, Record]) -> None:
+    def _high_watermark_advanced(self, shard: ShardMachine[Replicated, Volatile, Command, Record]) -> None:
         before = shard.committed
         self._carry_out(shard.high_watermark_advanced(self.partition.high_watermark))
         if shard.committed is not before:
-            self._surroundings.committed(self.partition)
+            self._services.committed(self.partition)
 
     def _append_failed(self, refusal: Refusal) -> None:
         if self._shard is not None and not self._has_resigned:
@@ -454,7 +452,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     async def _do(self, work: Work) -> None:
         """Do work in a thread, and decide the commands that it returns."""
         try:
-            for command in await in_thread(self._surroundings.background, work.commands):
+            for command in await in_thread(self._services.background, work.commands):
                 if await self._decide_until_done(command) is False:
                     return
         except Refusal as refusal:
@@ -481,7 +479,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     # --- tasks -----------------------------------------------------------------------------------------------
 
     def _start_task(self, work: Any, name: str) -> None:
-        task = background.start(work, f"{name} {self.partition.topic_partition}", self._surroundings.fatal)
+        task = background.start(work, f"{name} {self.partition.topic_partition}", self._services.fatal)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

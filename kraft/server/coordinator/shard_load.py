@@ -15,11 +15,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
+from kraft.coordinator.shard import ShardKind
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import BatchHeader, decode_batch, split
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import Offset
-from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.loop.backlog import Backlog
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.partition import Partition

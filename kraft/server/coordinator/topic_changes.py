@@ -45,7 +45,7 @@ REGEX_PAUSE_S: Final = 1.0
 """Pause after the regular expressions of a shard were resolved: topics may come and go one by one."""
 
 
-class _Wanted(IntEnum):
+class _RegexesToResolve(IntEnum):
     """The regular expressions to resolve; a later value includes the earlier ones."""
 
     NONE = 0
@@ -71,7 +71,7 @@ class TopicChanges:
         self._fatal = fatal
         self._tasks: set[asyncio.Task[None]] = set()
         self._one_a_turn = asyncio.Lock()
-        self._resolving: dict[GroupHost, _Wanted] = {}
+        self._resolving: dict[GroupHost, _RegexesToResolve] = {}
         """Shards with a task that resolves their expressions, with those that it has to resolve next."""
 
         self._refused: WeakKeyDictionary[GroupHost, set[tuple[str, str]]] = WeakKeyDictionary()
@@ -89,7 +89,7 @@ class TopicChanges:
 
     def resolve_regexes(self, host: GroupHost, *, again: bool = False) -> None:
         """Resolve the new expressions of this shard in the background, or all of them again."""
-        wanted = _Wanted.ALL if again else _Wanted.NEW
+        wanted = _RegexesToResolve.ALL if again else _RegexesToResolve.NEW
         if host in self._resolving:
             self._resolving[host] = max(self._resolving[host], wanted)
         elif _has_regexes(host):
@@ -119,21 +119,21 @@ class TopicChanges:
 
     async def _resolve_until_done(self, host: GroupHost) -> None:
         try:
-            while (wanted := self._resolving[host]) is not _Wanted.NONE:
-                self._resolving[host] = _Wanted.NONE
-                if wanted is _Wanted.ALL:
+            while (wanted := self._resolving[host]) is not _RegexesToResolve.NONE:
+                self._resolving[host] = _RegexesToResolve.NONE
+                if wanted is _RegexesToResolve.ALL:
                     self._refused.pop(host, None)
                 await _until_done(host, partial(self._resolve, host, wanted))
                 await asyncio.sleep(REGEX_PAUSE_S)
         finally:
             del self._resolving[host]
 
-    async def _resolve(self, host: GroupHost, wanted: _Wanted) -> None:
+    async def _resolve(self, host: GroupHost, wanted: _RegexesToResolve) -> None:
         if refused := self._refused.setdefault(host, set()):
             in_use = regexes_in_use(host.running().latest)
             refused.intersection_update((group_id, regex) for group_id, each in in_use.items() for regex in each)
         await self._resolve_each(host, unresolved_regexes)
-        if wanted is _Wanted.ALL:
+        if wanted is _RegexesToResolve.ALL:
             await self._resolve_each(host, regexes_in_use)
 
     async def _resolve_each(self, host: GroupHost, regexes_of: Callable[[Groups], Mapping[str, set[str]]]) -> None:

@@ -22,8 +22,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
 from kraft.model.producer_transactions import CoordinatedPartition
 from kraft.server.coordinator.marker_sender import MarkerSender
-from kraft.server.coordinator.shard_host import HostSurroundings
-from kraft.server.coordinator.shard_hosts import ShardHosts
+from kraft.server.coordinator.shard_host import ShardHostServices
+from kraft.server.coordinator.topic_shards import TopicShards
 from kraft.server.coordinator.transaction_kind import TransactionKind
 from kraft.server.replica.partition import Partition
 
@@ -48,7 +48,7 @@ class TransactionCoordinators:
     def __init__(
         self,
         kind: TransactionKind,
-        surroundings: HostSurroundings,
+        services: ShardHostServices,
         image: Callable[[], MetadataImage],
         markers: MarkerSender,
         new_producer_id: Callable[[], Awaitable[ProducerId]],
@@ -56,8 +56,8 @@ class TransactionCoordinators:
         """`new_producer_id` returns one that nobody else has; it raises Refusal."""
         self._markers = markers
         self._new_producer_id = new_producer_id
-        events = replace(surroundings, loaded=self._loaded, committed=self._committed)
-        self._hosts = ShardHosts(TRANSACTIONS_TOPIC, kind, events, image)
+        events = replace(services, loaded=self._loaded, committed=self._committed)
+        self._hosts = TopicShards(TRANSACTIONS_TOPIC, kind, events, image)
 
     # --- requests --------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from kraft.coordinator.shard import ShardKind
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import decode, encode
 from kraft.coordinator.transactions.records import TransactionRecord, UnknownTransactionRecord
@@ -15,7 +16,6 @@ from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.volatile import TransactionsVolatile
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.shard_host import HostSettings, ShardHost
-from kraft.server.coordinator.shard_kind import ShardKind
 
 TransactionKind: TypeAlias = ShardKind[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]
 TransactionHost: TypeAlias = ShardHost[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]

@@ -41,7 +41,7 @@ Ask = Callable[[BrokerId, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToT
 Refused = Mapping[TopicPartition, Refusal]
 
 
-class _Waiting(NamedTuple):
+class _WaitingVerification(NamedTuple):
     transaction: AddPartitionsToTxnTransaction
     result: asyncio.Future[Refused]
 
@@ -51,7 +51,7 @@ class TransactionVerifier:
         self._image = image
         self._ask = ask
         self._fatal = fatal
-        self._queues: defaultdict[BrokerId, deque[_Waiting]] = defaultdict(deque)
+        self._queues: defaultdict[BrokerId, deque[_WaitingVerification]] = defaultdict(deque)
         self._asking: set[BrokerId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -93,7 +93,7 @@ class TransactionVerifier:
         if coordinator is None or self._is_closed:
             problem = "this broker is stopping" if self._is_closed else f"{TRANSACTIONS_TOPIC} has no leader for the id"
             return _unavailable(asked, problem)
-        waiting = _Waiting(asked, asyncio.get_running_loop().create_future())
+        waiting = _WaitingVerification(asked, asyncio.get_running_loop().create_future())
         self._queues[coordinator].append(waiting)
         if coordinator not in self._asking:
             self._asking.add(coordinator)
@@ -119,7 +119,7 @@ class TransactionVerifier:
 
     async def _ask_for_all(self, coordinator: BrokerId) -> None:
         """Ask for what waits for this broker, a request at a time, until nothing does."""
-        queue, taken = self._queues[coordinator], list[_Waiting]()
+        queue, taken = self._queues[coordinator], list[_WaitingVerification]()
         try:
             while queue:
                 taken = [queue.popleft() for _ in range(min(len(queue), TRANSACTIONS_PER_REQUEST))]
@@ -128,7 +128,7 @@ class TransactionVerifier:
             self._asking.discard(coordinator)
             _stop(taken)
 
-    async def _results(self, coordinator: BrokerId, taken: Sequence[_Waiting]) -> list[Refused]:
+    async def _results(self, coordinator: BrokerId, taken: Sequence[_WaitingVerification]) -> list[Refused]:
         transactions = tuple(waiting.transaction for waiting in taken)
         try:
             response = await self._ask(coordinator, AddPartitionsToTxnRequest(transactions=transactions))
@@ -146,7 +146,7 @@ class TransactionVerifier:
             _stop(queue)
 
 
-def _stop(asked: Collection[_Waiting]) -> None:
+def _stop(asked: Collection[_WaitingVerification]) -> None:
     _answer(asked, [_unavailable(waiting.transaction, "this broker is stopping") for waiting in asked])
 
 
@@ -154,7 +154,7 @@ def _unavailable(asked: AddPartitionsToTxnTransaction, reason: str) -> Refused:
     return dict.fromkeys(partitions_of(asked.topics), Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
 
 
-def _answer(asked: Iterable[_Waiting], results: Iterable[Refused]) -> None:
+def _answer(asked: Iterable[_WaitingVerification], results: Iterable[Refused]) -> None:
     for waiting, result in zip(asked, results, strict=True):
         # A producer may have disconnected.
         if not waiting.result.done():

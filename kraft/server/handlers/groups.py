@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.queries import describe_classic, list_groups
 from kraft.model.errors import ErrorCode, Refusal
@@ -80,7 +80,7 @@ def _not_described(group_id: str, refusal: Refusal) -> DescribedGroup:
         error_code=refusal.error_code,
         error_message=refusal.message,
         group_id=group_id,
-        group_state=GroupState.DEAD.value if is_dead else "",
+        group_state=ClassicGroupState.DEAD.value if is_dead else "",
         protocol_type="",
         protocol_data="",
         members=(),

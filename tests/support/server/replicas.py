@@ -139,7 +139,7 @@ class Broker:
     request_sync: Callable[[ReplicaLog], None] | None = None
     role_changed: Callable[[Partition], None] = lambda partition: None
 
-    def surroundings(self) -> PartitionServices:
+    def services(self) -> PartitionServices:
         return PartitionServices(
             broker_id=BrokerId(self.broker_id),
             replica_lag_time_max_ms=30_000,
@@ -176,7 +176,7 @@ class Broker:
             log=PartitionLog.open(self.disk, path, effective, topic_partition),
             high_watermark=Offset(high_watermark),
             config=effective,
-            services=self.surroundings(),
+            services=self.services(),
         )
         self.partitions.add(partition)
         return partition

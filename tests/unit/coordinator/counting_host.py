@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraft.coordinator.hosted_shard import (
-    RETRY_MS,
-    Append,
-    HostedShard,
+from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
     Load,
     RefuseAll,
     RemoveTimer,
-    Report,
+    ReportEvents,
     SendReplies,
     SetTimer,
-    Surroundings,
 )
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_machine import RETRY_MS, ShardFacts, ShardMachine
 from kraft.log.format.record_batch import decode_batch
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import Refusal
@@ -44,16 +42,16 @@ class Host:
     """Why the next append fails."""
     holds: bool = False
     """Appends stay under way until `append`."""
-    held: Append | None = None
+    held: AppendBatch | None = None
     tickets: int = 0
     reported: list[tuple[object, int]] = field(default_factory=list)
     """Events, and when they were decided."""
 
     def __post_init__(self) -> None:
-        self.shard: HostedShard[int, Any, Command, bytes] = HostedShard(
+        self.shard: ShardMachine[int, Any, Command, bytes] = ShardMachine(
             CounterShard(),
             encode,
-            Surroundings(
+            ShardFacts(
                 context=lambda: Context(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id"),
                 batch_bytes_max=lambda: self.batch_bytes_max,
                 append_refusal=lambda: self.refusal,
@@ -66,7 +64,7 @@ class Host:
     def run(self, effects: Sequence[Any]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendBatch():
                     assert self.held is None, "one append at a time"
                     self.held = effect
                     if not self.holds:
@@ -74,7 +72,7 @@ class Host:
                 case SendReplies():
                     for reply in effect.replies:
                         self.answer(reply.ticket, reply.response)
-                case Report():
+                case ReportEvents():
                     self.reported += [(each.event, each.at_ms) for each in effect.happenings]
                 case RefuseAll():
                     for ticket in sorted(self.waiting):

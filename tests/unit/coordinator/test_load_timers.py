@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kraft.coordinator.hosted_shard import (
-    TIMERS_AT_ONCE,
-    Append,
-    HostedShard,
-    Load,
-    RemoveTimer,
-    SetMoreTimers,
-    SetTimer,
-    Surroundings,
-)
 from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard_effects import AppendBatch, Load, RemoveTimer, SetMoreTimers, SetTimer
+from kraft.coordinator.shard_machine import TIMERS_AT_ONCE, ShardFacts, ShardMachine
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.counter_shard import Add, AddLater, Command, CounterShard, encode
@@ -31,13 +23,13 @@ class Loaded:
     """A shard whose load sets many timers."""
 
     def __init__(self) -> None:
-        surroundings = Surroundings(
+        facts = ShardFacts(
             context=lambda: CONTEXT,
             batch_bytes_max=lambda: 1_000,
             append_refusal=lambda: None,
             producer_refusal=lambda *_: None,
         )
-        self.shard: HostedShard[int, Any, Command, bytes] = HostedShard(CounterShard(), encode, surroundings, 0)
+        self.shard: ShardMachine[int, Any, Command, bytes] = ShardMachine(CounterShard(), encode, facts, 0)
         self.timers: dict[TimerKey, SetTimer] = {}
         self.has_more = False
         self.appends = 0
@@ -56,7 +48,7 @@ class Loaded:
                     decision = CounterShard().loaded(effect.replicated, CONTEXT)
                     volatile = replace(decision.volatile, later=dict.fromkeys(TIMERS, 1))
                     self.run(self.shard.loaded(replace(decision, volatile=volatile, timers=TIMERS)))
-                case Append():
+                case AppendBatch():
                     self.appends += 1
                 case _:
                     pass

@@ -1,9 +1,10 @@
-"""A hosted shard refuses a decision that is too large for its log before it spends time on it."""
+"""A shard refuses a decision that is too large for its log before it spends time on it."""
 
 from __future__ import annotations
 
-from kraft.coordinator.hosted_shard import HostedShard, SendReplies, Surroundings
 from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard_effects import SendReplies
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.counter_shard import Add, Command, CounterShard, Waiters, encode
@@ -26,13 +27,13 @@ def test_a_decision_that_is_too_large_is_encoded_up_to_the_limit_and_not_replaye
 
     counting = Counting()
     context = Context(now_ms=0, image=EMPTY_IMAGE, random_id="id")
-    surroundings = Surroundings(
+    facts = ShardFacts(
         context=lambda: context,
         batch_bytes_max=lambda: 10_000,
         append_refusal=lambda: None,
         producer_refusal=lambda *_: None,
     )
-    shard: HostedShard[int, Waiters, Command, bytes] = HostedShard(counting, counted, surroundings, 0)
+    shard: ShardMachine[int, Waiters, Command, bytes] = ShardMachine(counting, counted, facts, 0)
     shard.loaded(counting.loaded(0, context))
     (refused,) = shard.command(Ticket(1), Add(1, records=50_000))
     assert isinstance(refused, SendReplies)

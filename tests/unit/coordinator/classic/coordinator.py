@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any, TypeVar
 
 from kraft.coordinator.classic.deletion import delete_group
-from kraft.coordinator.classic.draft import GroupDecision
+from kraft.coordinator.classic.draft import ClassicGroupDecision
 from kraft.coordinator.classic.expiry import loaded, timer_ended
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.heartbeat import heartbeat
 from kraft.coordinator.classic.join import join_group
 from kraft.coordinator.classic.leave import leave_group
@@ -77,10 +77,10 @@ class Coordinator:
         self._protocols: dict[int, str | None] = {}
 
     @property
-    def state(self) -> GroupState:
-        return self.group.state if self.group is not None else GroupState.DEAD
+    def state(self) -> ClassicGroupState:
+        return self.group.state if self.group is not None else ClassicGroupState.DEAD
 
-    def is_in(self, state: GroupState) -> bool:
+    def is_in(self, state: ClassicGroupState) -> bool:
         return self.state is state
 
     @property
@@ -127,7 +127,7 @@ class Coordinator:
 
     def settle(self, members: list[str]) -> list[str]:
         """Sync all of these members of a generation that has just begun; return them, the leader first."""
-        assert self.state is GroupState.COMPLETING_REBALANCE
+        assert self.state is ClassicGroupState.COMPLETING_REBALANCE
         leader = self.live.leader
         assert leader is not None
         followers = [member_id for member_id in members if member_id != leader]
@@ -181,12 +181,12 @@ class Coordinator:
     def _context(self) -> Context:
         return Context(now_ms=self.now_ms, image=MetadataImage(), random_id=f"{next(self._ids):04}")
 
-    def _request(self, decide: Callable[..., GroupDecision], request: object) -> Ticket:
+    def _request(self, decide: Callable[..., ClassicGroupDecision], request: object) -> Ticket:
         ticket = self._ticket(request)
         self._apply(decide(self.group, ticket, request, self.settings, self._context()))
         return ticket
 
-    def _apply(self, decision: GroupDecision) -> None:
+    def _apply(self, decision: ClassicGroupDecision) -> None:
         self.group = decision.volatile
         for record in decision.records:
             stored = decode(*encode(record))
@@ -232,11 +232,11 @@ class Coordinator:
         assert group.members.keys() - waiting <= sessions
         assert group.pending_joins.keys() <= sessions
         assert not group.pending_joins.keys() & group.members.keys()
-        assert (JoinTimer(GROUP) in self.timers) == (group.state is GroupState.PREPARING_REBALANCE)
+        assert (JoinTimer(GROUP) in self.timers) == (group.state is ClassicGroupState.PREPARING_REBALANCE)
         assert (SyncTimer(GROUP) in self.timers) == bool(group.pending_syncs)
         assert not group.joins or JoinTimer(GROUP) in self.timers
         assert not group.syncs or SyncTimer(GROUP) in self.timers
-        assert group.leader is not None or not group.members or group.state is GroupState.PREPARING_REBALANCE
+        assert group.leader is not None or not group.members or group.state is ClassicGroupState.PREPARING_REBALANCE
         assert group.leader is None or group.members
         assert group.leader is None or group.leader in group.members
         names = Counter(name for each in group.members.values() for name in {p.name for p in each.protocols})
@@ -244,7 +244,7 @@ class Coordinator:
         members = group.members.values()
         instances = {each.group_instance_id: each.member_id for each in members if each.group_instance_id is not None}
         assert dict(group.static_members) == instances
-        if group.state is GroupState.STABLE or (group.state is GroupState.EMPTY and group.generation):
+        if group.state is ClassicGroupState.STABLE or (group.state is ClassicGroupState.EMPTY and group.generation):
             assert group_record(group).value == self.recorded
             assert self.recorded is not None
             assert group_record(recorded_group(GROUP, self.recorded)).value == self.recorded

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.coordinator.classic.assigned_partitions import TOPICS_MAX, assigned_partitions
-from kraft.coordinator.classic.group import ClassicGroup, Member, add_member
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, add_member
 from kraft.wire import codec
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 
@@ -15,7 +15,7 @@ from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment, Topi
 def group_of(*assignments: bytes, protocol_type: str = "consumer") -> ClassicGroup:
     group = ClassicGroup(group_id="billing")
     for number, assignment in enumerate(assignments):
-        member = Member(
+        member = ClassicGroupMember(
             member_id=f"m-{number}",
             client_id="client",
             client_host="/10.0.0.1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import GroupDeleted, MemberIdRequired
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator
@@ -14,7 +14,7 @@ def test_an_empty_group_is_deleted_with_the_ids_that_it_gave_out() -> None:
     coordinator.advance(SESSION_MS)
     pending = coordinator.answer(coordinator.join(), MemberIdRequired).member_id
     assert coordinator.delete() == GroupDeleted()
-    assert coordinator.state is GroupState.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
     assert coordinator.records[-1] is None
     assert coordinator.refusal(coordinator.join(pending)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -32,7 +32,7 @@ def test_a_group_with_members_is_not_deleted() -> None:
     refusal = coordinator.delete()
     assert isinstance(refusal, Refusal)
     assert refusal.error_code is ErrorCode.NON_EMPTY_GROUP
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_a_group_that_does_not_exist_is_not_deleted() -> None:

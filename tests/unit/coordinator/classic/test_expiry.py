@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, SyncedGroup
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator
@@ -65,7 +65,7 @@ def test_the_last_session_that_ends_leaves_an_empty_group_on_record() -> None:
     coordinator = Coordinator()
     coordinator.stable(2)
     coordinator.advance(SESSION_MS)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     value = coordinator.recorded
     assert value is not None
     assert (value.generation, value.protocol, value.leader, value.members) == (2, None, None, ())

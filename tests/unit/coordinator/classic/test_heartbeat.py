@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import HeartbeatAccepted, MemberIdRequired
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator
@@ -22,7 +22,7 @@ def test_heartbeats_keep_the_session() -> None:
     coordinator.advance(SESSION_MS - 1)
     assert member_id in coordinator.live.members
     coordinator.advance(1)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
 
 
 def test_while_a_rebalance_is_prepared_members_are_to_join_again_and_keep_their_sessions() -> None:
@@ -39,7 +39,7 @@ def test_while_a_rebalance_is_completed_heartbeats_are_accepted() -> None:
     coordinator = Coordinator()
     member_id, _ = coordinator.join_with_id()
     coordinator.advance(3_000)
-    assert coordinator.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
     assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
 
 

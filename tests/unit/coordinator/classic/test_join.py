@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, MemberIdRequired
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.model.errors import ErrorCode
@@ -18,9 +18,9 @@ def test_a_new_member_is_given_an_id_to_join_with() -> None:
     required = coordinator.answer(coordinator.join(client_id="app"), MemberIdRequired)
     assert required.member_id == "app-0001"
     assert required.error_code is ErrorCode.MEMBER_ID_REQUIRED
-    assert coordinator.is_in(GroupState.EMPTY)
+    assert coordinator.is_in(ClassicGroupState.EMPTY)
     assert coordinator.waits(coordinator.join(required.member_id))
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout_and_so_is_its_group() -> None:
@@ -28,7 +28,7 @@ def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout_and_so_is
     member_id = coordinator.answer(coordinator.join(), MemberIdRequired).member_id
     assert coordinator.timers == {SessionTimer(GROUP, member_id): coordinator.now_ms + SESSION_MS}
     coordinator.advance(SESSION_MS)
-    assert coordinator.state is GroupState.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
     assert coordinator.records == []
     assert coordinator.refusal(coordinator.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -49,14 +49,14 @@ def test_before_version_4_a_new_member_joins_at_once() -> None:
 def test_a_member_id_is_unknown_to_a_group_that_does_not_exist() -> None:
     coordinator = Coordinator()
     assert coordinator.refusal(coordinator.join("someone")) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.state is GroupState.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
 
 
 def test_an_unknown_member_id_is_refused() -> None:
     coordinator = Coordinator()
     coordinator.stable()
     assert coordinator.refusal(coordinator.join("someone")) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_an_empty_group_id_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_without_a_rebalance_timeout_the_session_timeout_is_it(rebalance_ms: int
 def test_a_first_member_has_to_have_a_protocol(fields: dict[str, Any]) -> None:
     coordinator = Coordinator()
     assert coordinator.refusal(coordinator.join(**fields)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert coordinator.state is GroupState.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocols": protocols("sticky")}])
@@ -91,14 +91,14 @@ def test_a_member_has_to_share_a_protocol_with_all_others(fields: dict[str, Any]
     members = coordinator.stable()
     assert coordinator.refusal(coordinator.join(**fields)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert coordinator.refusal(coordinator.join(members[1], **fields)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_an_empty_group_takes_members_of_another_protocol_type() -> None:
     coordinator = Coordinator()
     coordinator.stable(1)
     coordinator.advance(SESSION_MS)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     coordinator.stable(1, protocol_type="connect", protocols=protocols("default"))
     assert coordinator.live.protocol_type == "connect"
 
@@ -108,14 +108,14 @@ def test_a_follower_that_has_not_changed_gets_its_generation_again() -> None:
     leader, follower = coordinator.stable()
     again = coordinator.answer(coordinator.join(follower), JoinedGroup)
     assert (again.generation, again.leader, again.members) == (1, leader, ())
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_a_follower_that_has_changed_causes_a_rebalance() -> None:
     coordinator = Coordinator()
     _, follower = coordinator.stable()
     assert coordinator.waits(coordinator.join(follower, protocols=protocols("range", topics="payments")))
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert "changed" in coordinator.live.rebalance_reason
 
 
@@ -154,7 +154,7 @@ def test_while_a_rebalance_is_completed_a_changed_member_begins_another() -> Non
     assert coordinator.live.leader is not None
     coordinator.join(coordinator.live.leader, protocols=protocols("range", topics="payments"))
     assert coordinator.refusal(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_member_that_sends_its_join_again_waits_with_the_later_one() -> None:
@@ -192,7 +192,7 @@ def test_the_last_members_to_join_again_are_left_out_of_a_group_that_has_become_
     coordinator = Coordinator()
     members = coordinator.stable(3)
     coordinator.load(size_max=2)
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     tickets = [coordinator.join(member_id) for member_id in members]
     assert coordinator.refusal(tickets[2]) is ErrorCode.GROUP_MAX_SIZE_REACHED
     coordinator.advance(60_000)

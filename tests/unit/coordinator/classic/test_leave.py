@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, LeavingMember, MemberIdRequired
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import Coordinator
@@ -12,7 +12,7 @@ def test_the_last_member_that_leaves_leaves_an_empty_group_on_record() -> None:
     coordinator = Coordinator()
     (member_id,) = coordinator.stable(1)
     assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.recorded is not None
     assert (coordinator.recorded.generation, coordinator.recorded.members) == (2, ())
     assert coordinator.timers == {}
@@ -22,7 +22,7 @@ def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     coordinator = Coordinator()
     leader, follower = coordinator.stable()
     coordinator.leave(LeavingMember(member_id=leader))
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     joined = coordinator.answer(coordinator.join(follower), JoinedGroup)
     assert (joined.generation, joined.leader) == (2, follower)
 
@@ -65,14 +65,14 @@ def test_a_static_member_with_an_earlier_id_is_fenced() -> None:
     coordinator.settle(sorted(coordinator.live.members))
     leaving = LeavingMember(member_id="a-0", group_instance_id="a")
     assert coordinator.leave(leaving) == [ErrorCode.FENCED_INSTANCE_ID]
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_an_id_that_was_given_out_may_leave_before_it_is_used() -> None:
     coordinator = Coordinator()
     member_id = coordinator.answer(coordinator.join(), MemberIdRequired).member_id
     assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
-    assert coordinator.state is GroupState.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
 
 
 def test_a_rebalance_goes_on_once_the_member_that_it_waits_for_has_left() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.group import ClassicGroup, Member, add_member, remove_members, update_member
+from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, add_member, remove_members, update_member
 from kraft.coordinator.classic.memory import GROUP_BYTES, added_bytes, wanted_bytes
 from kraft.coordinator.classic.messages import JoinGroup, OfferedProtocol, SyncGroup
 from kraft.metadata.persistent_maps import PersistentMap
@@ -17,7 +17,7 @@ SMALL = 5_000
 EMPTY = ClassicGroup(group_id="billing")
 
 
-def member(**fields: Any) -> Member:
+def member(**fields: Any) -> ClassicGroupMember:
     values: dict[str, Any] = {
         "member_id": "m",
         "client_id": "client",
@@ -26,10 +26,10 @@ def member(**fields: Any) -> Member:
         "session_timeout_ms": 1,
         "protocols": (OfferedProtocol("range", b"topics"),),
     }
-    return Member(**{**values, **fields})
+    return ClassicGroupMember(**{**values, **fields})
 
 
-def group_of(each: Member, **fields: Any) -> ClassicGroup:
+def group_of(each: ClassicGroupMember, **fields: Any) -> ClassicGroup:
     return replace(add_member(EMPTY, each, "consumer"), **fields)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.offset_commits import (
     session_after_commit,
     validate_offset_commit,
@@ -98,7 +98,7 @@ def test_offsets_of_a_group_with_members_are_deleted_only_where_its_topics_are_k
     assert refusal is not None
     assert refusal.error_code is ErrorCode.NON_EMPTY_GROUP
     coordinator.advance(SESSION_MS)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert validate_offset_delete(coordinator.live) is None
     coordinator.stable(1)
     assert validate_offset_delete(coordinator.live) is None

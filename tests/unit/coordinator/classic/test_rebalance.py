@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, MemberIdRequired
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, SESSION_MS, Coordinator, protocols
@@ -51,7 +51,7 @@ def test_the_next_generation_begins_as_soon_as_all_members_have_joined() -> None
     coordinator = Coordinator()
     members = coordinator.stable(3)
     tickets = [coordinator.join(member_id) for member_id in members]
-    assert coordinator.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
     assert {coordinator.answer(ticket, JoinedGroup).generation for ticket in tickets} == {2}
 
 
@@ -110,7 +110,7 @@ def test_assignments_of_an_earlier_generation_end_with_the_next_one_that_is_give
     members = coordinator.stable()
     for member_id in members:
         coordinator.join(member_id)
-    assert coordinator.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
     coordinator.join(members[1], protocols=protocols("range", topics="payments"))
     assert [member.assignment for member in coordinator.live.members.values()] == [b"", b""]
 
@@ -156,7 +156,7 @@ def test_if_all_members_leave_during_the_initial_delay_the_group_is_empty_after_
     _, ticket = coordinator.join_with_id()
     coordinator.advance(1_000)
     assert coordinator.refusal(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.recorded is not None
     assert (coordinator.recorded.generation, coordinator.recorded.members) == (1, ())
 

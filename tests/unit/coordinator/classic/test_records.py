@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import GroupDeleted, HeartbeatAccepted, JoinedGroup, MemberIdRequired
 from kraft.coordinator.classic.records import recorded_group
-from kraft.coordinator.group_records import ClassicMember, GroupMetadataValue
+from kraft.coordinator.group_records import GroupMetadataValue, MemberMetadata
 from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator, protocols
 
 
-def recorded(*members: ClassicMember, protocol: str | None = "range", leader: str | None = None) -> GroupMetadataValue:
+def recorded(*members: MemberMetadata, protocol: str | None = "range", leader: str | None = None) -> GroupMetadataValue:
     return GroupMetadataValue(protocol_type="consumer", generation=7, protocol=protocol, leader=leader, members=members)
 
 
-def recorded_member(member_id: str, instance: str | None = None) -> ClassicMember:
-    return ClassicMember(
+def recorded_member(member_id: str, instance: str | None = None) -> MemberMetadata:
+    return MemberMetadata(
         member_id=member_id,
         group_instance_id=instance,
         client_id="client",
@@ -30,7 +30,7 @@ def test_a_loaded_group_is_stable_and_its_members_have_new_sessions() -> None:
     (member_id,) = coordinator.stable(1)
     coordinator.advance(SESSION_MS - 1)
     coordinator.load()
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     coordinator.advance(SESSION_MS - 1)
     assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
 
@@ -40,7 +40,7 @@ def test_a_loaded_group_without_members_is_empty() -> None:
     coordinator.stable(1)
     coordinator.advance(SESSION_MS)
     coordinator.load()
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.live.generation == 2
 
 
@@ -51,7 +51,7 @@ def test_a_recorded_group_that_never_had_members_exists_until_it_is_deleted() ->
     coordinator.load()
     coordinator.answer(coordinator.join(), MemberIdRequired)
     coordinator.advance(SESSION_MS)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.delete() == GroupDeleted()
     assert coordinator.recorded is None
 

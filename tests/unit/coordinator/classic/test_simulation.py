@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import (
     HeartbeatAccepted,
     JoinedGroup,
@@ -146,7 +146,7 @@ def settle(coordinator: Coordinator, clients: list[Client]) -> None:
         for client in clients:
             for _ in range(3):
                 client.step(loses=0)
-        if coordinator.state is GroupState.STABLE and all(client.is_assigned for client in clients):
+        if coordinator.state is ClassicGroupState.STABLE and all(client.is_assigned for client in clients):
             assert {client.member_id for client in clients} <= set(coordinator.live.members)
             if len(clients) == len(coordinator.live.members):
                 return

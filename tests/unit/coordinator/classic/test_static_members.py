@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, SyncedGroup
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, SESSION_MS, Coordinator, protocols
@@ -37,7 +37,7 @@ def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -
     instance = follower_of(coordinator, members)
     writes = len(coordinator.records)
     back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinedGroup)
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     assert back.member_id != members[instance]
     assert (back.generation, back.skip_assignment, back.members) == (1, False, ())
     assert len(coordinator.records) == writes + 1
@@ -73,7 +73,7 @@ def test_a_static_member_that_comes_back_with_another_protocol_causes_a_rebalanc
     coordinator.settle(sorted(coordinator.live.members))
     assert coordinator.live.protocol == "range"
     assert coordinator.waits(coordinator.join(group_instance_id="a", protocols=protocols("sticky")))
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_the_earlier_member_id_is_fenced_in_every_request() -> None:
@@ -115,7 +115,7 @@ def test_while_a_rebalance_is_completed_a_static_member_that_comes_back_begins_a
     ticket = coordinator.join(group_instance_id=instance)
     assert coordinator.refusal(waiting) is ErrorCode.FENCED_INSTANCE_ID
     assert coordinator.waits(ticket)
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_static_member_that_comes_back_before_it_has_synced_still_has_to_sync() -> None:
@@ -154,17 +154,17 @@ def test_without_any_member_back_a_rebalance_waits_for_the_sessions_to_end() -> 
         for instance, member_id in members.items():
             coordinator.heartbeat(member_id, instance=instance)
         coordinator.advance(5_000)
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.live.generation == 1
     coordinator.advance(SESSION_MS)
-    assert coordinator.is_in(GroupState.EMPTY)
+    assert coordinator.is_in(ClassicGroupState.EMPTY)
 
 
 def test_static_members_that_are_away_count_when_another_one_joins() -> None:
     coordinator = Coordinator(size_max=2)
     members = stable_static(coordinator, "a", "b")
     coordinator.join(members["a"], group_instance_id="a", protocols=protocols("range", topics="others"))
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.refusal(coordinator.join(group_instance_id="c")) is ErrorCode.GROUP_MAX_SIZE_REACHED
     # It comes back after a restart.
     joined = coordinator.answer(coordinator.join(group_instance_id="b"), JoinedGroup)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import SyncedGroup
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, Coordinator
@@ -29,7 +29,7 @@ def test_followers_wait_for_the_assignment_of_the_leader() -> None:
     ticket = coordinator.sync(leader, assignments={leader: b"left", follower: b"right"})
     assert coordinator.answer(ticket, SyncedGroup).assignment == b"left"
     assert coordinator.answer(waiting, SyncedGroup).assignment == b"right"
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_a_follower_that_comes_after_the_leader_gets_its_assignment_at_once() -> None:
@@ -49,7 +49,7 @@ def test_a_member_that_the_leader_leaves_out_is_assigned_nothing_and_a_stranger_
 def test_an_assignment_of_a_follower_is_not_taken_up() -> None:
     coordinator, _, (follower,) = completing()
     assert coordinator.waits(coordinator.sync(follower, assignments={follower: b"all"}))
-    assert coordinator.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_a_generation_is_written_once_with_the_assignment_and_not_before() -> None:
@@ -87,7 +87,7 @@ def test_a_sync_of_another_member_generation_or_protocol_is_refused(
     coordinator, leader, _ = completing()
     arguments = {"member_id": leader, "protocol_type": "consumer", "protocol": "range", **fields}
     assert coordinator.refusal(coordinator.sync(**arguments)) is expected
-    assert coordinator.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_while_a_rebalance_is_prepared_a_sync_is_refused() -> None:
@@ -102,7 +102,7 @@ def test_a_group_that_is_empty_or_does_not_exist_has_nothing_to_sync() -> None:
     assert coordinator.refusal(coordinator.sync("someone", 0)) is ErrorCode.UNKNOWN_MEMBER_ID
     coordinator.stable(1)
     coordinator.advance(60_000)
-    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.refusal(coordinator.sync("someone")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -112,7 +112,7 @@ def test_members_that_do_not_sync_in_time_are_removed_and_a_rebalance_begins() -
     coordinator.advance(REBALANCE_MS)
     assert coordinator.refusal(ticket) is ErrorCode.REBALANCE_IN_PROGRESS
     assert list(coordinator.live.members) == [follower]
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert leader in coordinator.live.rebalance_reason
 
 
@@ -121,7 +121,7 @@ def test_a_member_that_never_syncs_is_removed_from_a_stable_group() -> None:
     coordinator.sync(leader)
     coordinator.advance(REBALANCE_MS)
     assert list(coordinator.live.members) == [leader]
-    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.refusal(coordinator.sync(follower)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -130,4 +130,4 @@ def test_once_all_have_synced_the_time_to_sync_has_no_effect() -> None:
     coordinator.sync(leader)
     coordinator.sync(follower)
     coordinator.advance(REBALANCE_MS)
-    assert coordinator.state is GroupState.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.views import described
 from tests.unit.coordinator.classic.coordinator import Coordinator
 
@@ -12,7 +12,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
     (member_id,) = coordinator.stable(1)
     group = described(coordinator.live)
     assert (group.group_state, group.protocol_type, group.protocol_data) == (
-        GroupState.STABLE.value,
+        ClassicGroupState.STABLE.value,
         "consumer",
         "range",
     )
@@ -26,5 +26,5 @@ def test_a_group_that_rebalances_is_described_without_protocol_and_metadata() ->
     leader, _ = coordinator.stable()
     coordinator.join(leader)
     group = described(coordinator.live)
-    assert (group.group_state, group.protocol_data) == (GroupState.PREPARING_REBALANCE.value, "")
+    assert (group.group_state, group.protocol_data) == (ClassicGroupState.PREPARING_REBALANCE.value, "")
     assert [member.member_metadata for member in group.members] == [b"", b""]

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
 from kraft.coordinator.consumer.departures import decide_timer_ended
-from kraft.coordinator.consumer.draft import GroupDecision
-from kraft.coordinator.consumer.group import ConsumerGroup, GroupState, Member, MemberState
+from kraft.coordinator.consumer.draft import ConsumerGroupDecision
+from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, ConsumerGroupState, MemberState
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
 from kraft.coordinator.consumer.records import replay
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
@@ -82,14 +82,14 @@ class Coordinator:
         assert self.state is not None
         return self.state
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerGroupMember:
         return self.group.members[member_id]
 
     def context(self) -> Context:
         self._tickets += 1
         return Context(now_ms=self.now_ms, image=self.image, random_id=f"random-{self._tickets}")
 
-    def apply(self, decision: GroupDecision) -> None:
+    def apply(self, decision: ConsumerGroupDecision) -> None:
         for record in decision.records:
             self.state = replay(self.state, record)
         self.log += decision.records
@@ -137,7 +137,7 @@ class Coordinator:
                 member = self.member(member_id)
                 if member.epoch >= 0:
                     self.heartbeat(member_id, member.epoch, owned=member.assigned)
-            if self.group.state is GroupState.STABLE:
+            if self.group.state is ConsumerGroupState.STABLE:
                 return
         raise AssertionError(f"{self.group} did not become stable")
 

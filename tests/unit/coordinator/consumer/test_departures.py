@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
 from kraft.coordinator.consumer.departures import decide_deletion, decide_loaded, decide_timer_ended
-from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, GroupState, MemberState
+from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroupState, MemberState
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
 from kraft.coordinator.shard import Ticket
 from kraft.model.errors import Refusal
@@ -32,7 +32,7 @@ def test_what_a_leaving_member_owned_goes_to_the_others() -> None:
     assert (response.member_id, response.member_epoch, response.assignment) == ("m1", -1, None)
     assert "m1" not in group.group.members
     assert "m1" not in group.group.targets
-    assert group.group.state is GroupState.ASSIGNING
+    assert group.group.state is ConsumerGroupState.ASSIGNING
     assert SessionTimeout(GROUP, "m1") not in group.timers
     assert group.heartbeat("m2", 3).assignment == partitions("a", 0, 1, 2, 3)
 
@@ -41,7 +41,7 @@ def test_the_last_member_leaves_an_empty_group() -> None:
     group = Coordinator(a=1)
     group.join("m1", "a")
     group.heartbeat("m1", -1)
-    assert group.group.state is GroupState.EMPTY
+    assert group.group.state is ConsumerGroupState.EMPTY
     assert group.group.epoch == 3
     assert group.timers == {}
 
@@ -158,14 +158,14 @@ def test_a_static_member_that_does_not_return_is_removed_at_the_end_of_its_sessi
     group = static()
     group.heartbeat("m1", LEFT_STATIC_EPOCH, instance_id="i1")
     group.end(SessionTimeout(GROUP, "m1"))
-    assert group.group.state is GroupState.EMPTY
+    assert group.group.state is ConsumerGroupState.EMPTY
     assert group.group.instances == {}
 
 
 def test_a_static_member_that_leaves_for_good_is_removed_at_once() -> None:
     group = static()
     group.heartbeat("m1", -1, instance_id="i1")
-    assert group.group.state is GroupState.EMPTY
+    assert group.group.state is ConsumerGroupState.EMPTY
 
 
 def test_a_static_member_that_leaves_releases_what_it_had_to_give_up() -> None:

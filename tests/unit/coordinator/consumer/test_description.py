@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kraft.coordinator.consumer.description import describe
-from kraft.coordinator.consumer.group import GroupState
+from kraft.coordinator.consumer.group import ConsumerGroupState
 from kraft.coordinator.consumer.requests import MemberDescription
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import preferred_assignor
@@ -13,7 +13,11 @@ def test_a_group_is_described_with_its_members_by_id_and_what_they_shall_have() 
     group.join("m2", "a")
     group.join("m1", "a")
     described = describe(group.group, group.settings)
-    assert (described.group_id, described.state, described.assignor) == (GROUP, GroupState.RECONCILING, "uniform")
+    assert (described.group_id, described.state, described.assignor) == (
+        GROUP,
+        ConsumerGroupState.RECONCILING,
+        "uniform",
+    )
     assert (described.epoch, described.assignment_epoch) == (3, 3)
     assert described.members == tuple(
         MemberDescription(member=group.member(member_id), target=group.group.target(member_id))

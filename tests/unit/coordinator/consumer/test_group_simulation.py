@@ -8,7 +8,7 @@ import pytest
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
 from kraft.coordinator.consumer.departures import decide_loaded
-from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH, GroupState
+from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroupState
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
 from kraft.model.errors import Refusal
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator, compacted, image_of, replayed
@@ -227,7 +227,7 @@ class World:
     def check_settled(self) -> None:
         instances = [consumer.instance_id for consumer in self.consumers if consumer.instance_id is not None]
         state = self.group.group
-        assert state.state is (GroupState.STABLE if self.consumers else GroupState.EMPTY)
+        assert state.state is (ConsumerGroupState.STABLE if self.consumers else ConsumerGroupState.EMPTY)
         if len(set(instances)) == len(instances):
             assert state.members.keys() == {consumer.member_id for consumer in self.consumers}
         in_group = [consumer for consumer in self.consumers if consumer.member_id in state.members]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
-from kraft.coordinator.consumer.group import GroupState, MemberState
+from kraft.coordinator.consumer.group import ConsumerGroupState, MemberState
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from tests.unit.coordinator.consumer.coordinator import (
@@ -29,7 +29,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert (response.member_id, response.member_epoch) == ("m1", 2)
     assert response.heartbeat_interval_ms == 5_000
     assert response.assignment == partitions("a", 0, 1)
-    assert group.group.state is GroupState.STABLE
+    assert group.group.state is ConsumerGroupState.STABLE
     assert (group.member("m1").client_id, group.member("m1").client_host) == ("c", "h")
     assert group.timers == {SessionTimeout(GROUP, "m1"): 45_000}
 
@@ -60,7 +60,7 @@ def test_a_second_member_gets_its_share_once_the_first_has_given_it_up() -> None
     assert (released.member_epoch, released.assignment) == (3, None)
     assert RebalanceTimeout(GROUP, "m1", 2) not in group.timers
     assert group.heartbeat("m2", 3).assignment == partitions("a", 0, 1, 2, 3) - kept
-    assert group.group.state is GroupState.STABLE
+    assert group.group.state is ConsumerGroupState.STABLE
 
 
 def test_a_member_that_still_owns_a_revoked_partition_or_does_not_say_gets_no_further() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.classic.messages import OfferedProtocol
-from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, Member, ResolvedRegex
+from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
 from kraft.coordinator.consumer.memory import NAME_BYTES, OWNED_BYTES, TARGET_BYTES, added_bytes, wanted_bytes
 from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.metadata.persistent_maps import PersistentMap
@@ -20,15 +20,15 @@ NAMES = frozenset(f"topic-{number}" for number in range(1_000))
 EMPTY = ConsumerGroup(group_id=GROUP)
 
 
-def group_of(*members: Member) -> ConsumerGroup:
+def group_of(*members: ConsumerGroupMember) -> ConsumerGroup:
     group = EMPTY
     for each in members:
         group = group.with_member(each)
     return group
 
 
-def member(member_id: str = "m", **fields: Any) -> Member:
-    return Member(member_id=member_id, **fields)
+def member(member_id: str = "m", **fields: Any) -> ConsumerGroupMember:
+    return ConsumerGroupMember(member_id=member_id, **fields)
 
 
 def heartbeat(epoch: int = 0, **fields: Any) -> Heartbeat:

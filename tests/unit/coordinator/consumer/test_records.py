@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.group import ConsumerGroup, Member, MemberState, ResolvedRegex
+from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, MemberState, ResolvedRegex
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import ConsumerGroupCurrentMemberAssignmentValue
 from tests.unit.coordinator.consumer.coordinator import GROUP, compacted, partitions, replayed
 
-MEMBER = Member(
+MEMBER = ConsumerGroupMember(
     member_id="m1",
     instance_id="i1",
     rack_id="r1",
@@ -79,7 +79,7 @@ def test_nothing_is_left_of_a_group_that_was_deleted() -> None:
 
 def test_a_partition_belongs_to_its_next_owner_although_the_record_that_gave_it_up_comes_later() -> None:
     taken = partitions("a", 1)
-    taker = Member(member_id="m2", epoch=8, assigned=taken, assignment_epochs=dict.fromkeys(taken, 8))
+    taker = ConsumerGroupMember(member_id="m2", epoch=8, assigned=taken, assignment_epochs=dict.fromkeys(taken, 8))
     giver = replace(MEMBER, pending_revocation=NO_PARTITIONS)
     group = replayed([*ALL, records.current_assignment(GROUP, taker), records.current_assignment(GROUP, giver)])
     assert group is not None

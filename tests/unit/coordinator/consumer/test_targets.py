@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.consumer.group import GroupState
+from kraft.coordinator.consumer.group import ConsumerGroupState
 from kraft.coordinator.consumer.requests import AssignmentTimer
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import wait_ms
@@ -31,7 +31,7 @@ def test_a_member_that_joins_in_between_is_in_the_last_epoch_and_gets_nothing_ye
     group.now_ms += INTERVAL_MS - 1
     joined = group.join("m2", "a")
     assert (joined.member_epoch, joined.assignment) == (2, frozenset())
-    assert group.group.state is GroupState.ASSIGNING
+    assert group.group.state is ConsumerGroupState.ASSIGNING
     assert group.heartbeat("m1", 2).assignment is None
 
 
@@ -71,7 +71,7 @@ def test_the_first_member_of_a_group_may_wait_for_its_expression_in_the_first_ep
     joined = group.join("m1", topics=None, topic_regex="a.*")
     assert (joined.member_epoch, joined.assignment) == (1, frozenset())
     assert (group.group.epoch, group.group.assignment_epoch) == (1, 1)
-    assert group.group.state is GroupState.STABLE
+    assert group.group.state is ConsumerGroupState.STABLE
 
 
 def test_no_assignment_waits_longer_than_the_interval_if_the_clock_goes_back() -> None:

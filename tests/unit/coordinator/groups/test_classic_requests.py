@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import (
     Heartbeat,
     HeartbeatAccepted,
@@ -92,7 +92,7 @@ def test_an_administrator_removes_members_of_a_consumer_group() -> None:
 def test_a_simple_group_becomes_one_with_members_and_keeps_its_offsets() -> None:
     shard = Coordinator()
     shard.commit(offset=7)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == GroupState.EMPTY.value
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == ClassicGroupState.EMPTY.value
     shard.stable()
     assert shard.committed() == 7
 

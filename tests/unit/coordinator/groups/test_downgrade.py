@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import (
     HeartbeatAccepted,
     JoinedGroup,
@@ -86,7 +86,7 @@ def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind_
         REBALANCE_MS,
     )
     assert partitions_of(decode_assignment(member.assignment).assigned_partitions, shard.image) == assigned
-    assert shard.volatile.classic[GROUP].state is GroupState.PREPARING_REBALANCE
+    assert shard.volatile.classic[GROUP].state is ClassicGroupState.PREPARING_REBALANCE
     assert replayed(shard.log) == shard.groups
     run(shard, old)
     assert shard.volatile.classic[GROUP].generation == epoch + 1
@@ -144,7 +144,7 @@ def test_a_static_member_that_returns_by_the_classic_protocol_downgrades_the_gro
     owned = new.owned
     joined = shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinedGroup)
     group = shard.volatile.classic[GROUP]
-    assert group.state is GroupState.STABLE
+    assert group.state is ClassicGroupState.STABLE
     assert group.members.keys() == {old.member_id, joined.member_id}
     sync = SyncGroup(group_id=GROUP, member_id=joined.member_id, group_instance_id="i", generation=joined.generation)
     synced = shard.answer(shard.request(sync), SyncedGroup)
@@ -168,7 +168,7 @@ def test_a_group_rebalances_if_a_member_still_waits_for_a_partition() -> None:
     run(shard, new)
     shard.answer(shard.join("old", protocols=PROTOCOLS), JoinedGroup)
     shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinedGroup)
-    assert shard.volatile.classic[GROUP].state is GroupState.PREPARING_REBALANCE
+    assert shard.volatile.classic[GROUP].state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_member_is_assigned_what_it_owns_and_not_what_another_one_has_not_given_up() -> None:
@@ -180,7 +180,7 @@ def test_a_member_is_assigned_what_it_owns_and_not_what_another_one_has_not_give
     assert (len(before.target("old")), len(before.target("late"))) == (1, 1)
     shard.leave_consumer("new")
     assert recorded_assignments(shard) == {"old": partitions("orders", 0, 1), "late": partitions("orders")}
-    assert shard.volatile.classic[GROUP].state is GroupState.PREPARING_REBALANCE
+    assert shard.volatile.classic[GROUP].state is ClassicGroupState.PREPARING_REBALANCE
 
 
 @pytest.mark.parametrize(

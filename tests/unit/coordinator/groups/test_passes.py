@@ -7,7 +7,7 @@ from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
 from kraft.coordinator.groups.commands import DeleteTopicOffsets
 from kraft.coordinator.groups.settings import GroupShardSettings
-from kraft.coordinator.groups.timers import ExpiryTimer, TopicDeletionTimer
+from kraft.coordinator.groups.timers import OffsetExpiryTimer, TopicDeletionTimer
 from kraft.coordinator.offsets.tombstones import TOMBSTONES_BYTES_MAX
 from tests.support import offset_commands
 from tests.unit.coordinator.consumer.coordinator import topic_id
@@ -36,7 +36,7 @@ def test_empty_groups_without_offsets_are_removed_in_the_next_pass() -> None:
     shard.advance(CHECK_MS)
     assert shard.groups == replayed(shard.log) == Coordinator().groups
     assert not shard.volatile.classic
-    assert shard.timers.keys() == {ExpiryTimer()}
+    assert shard.timers.keys() == {OffsetExpiryTimer()}
 
 
 def test_the_offsets_of_an_empty_classic_group_count_from_when_it_became_empty() -> None:
@@ -59,7 +59,7 @@ def test_a_group_that_members_are_about_to_join_is_not_removed() -> None:
     shard = Coordinator(GroupShardSettings(offsets_retention_check_interval_ms=5_000))
     shard.empty_classic()
     shard.answer(shard.join(), MemberIdRequired)
-    shard.timers[ExpiryTimer()] = shard.now_ms
+    shard.timers[OffsetExpiryTimer()] = shard.now_ms
     shard.advance(0)
     assert GROUP in shard.volatile.classic
     assert GROUP in shard.groups.classic
@@ -82,14 +82,14 @@ def test_a_pass_over_many_groups_is_made_in_slices() -> None:
         shard.commit(group_id=f"group {number}")
     shard.now_ms += WEEK_MS
     del shard.batches[:]
-    shard.end(ExpiryTimer())
+    shard.end(OffsetExpiryTimer())
     assert 0 < len(shard.groups.offsets.groups) < 1_000
-    assert shard.timers[ExpiryTimer()] == shard.now_ms
+    assert shard.timers[OffsetExpiryTimer()] == shard.now_ms
     shard.commit(group_id="group 999")
     shard.advance(0)
     assert shard.groups.offsets.groups.keys() <= {"group 999"}
     assert len(shard.batches) > 3
-    assert shard.timers[ExpiryTimer()] == shard.now_ms + CHECK_MS
+    assert shard.timers[OffsetExpiryTimer()] == shard.now_ms + CHECK_MS
 
 
 def test_a_slice_has_no_more_bytes_of_groups_than_fit_into_a_batch() -> None:
@@ -161,7 +161,7 @@ def test_timers_that_end_after_their_removal_change_nothing() -> None:
         SessionTimeout(GROUP, "m"),
         RebalanceTimeout(GROUP, "m", 1),
         TopicDeletionTimer(),
-        ExpiryTimer(),
+        OffsetExpiryTimer(),
     ):
         shard.end(key)
     assert (shard.groups, shard.volatile) == before

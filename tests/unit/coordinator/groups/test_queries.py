@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.groups.queries import (
     check_fetch,
     describe_classic,
@@ -44,8 +44,10 @@ def test_a_group_that_changes_its_protocol_is_listed_once(shard: Coordinator) ->
     assert sorted(listed) == ["classic", "consumer", "simple"]
 
 
-@pytest.mark.parametrize(("group_id", "state"), [("classic", GroupState.STABLE), ("simple", GroupState.EMPTY)])
-def test_classic_groups_are_described(shard: Coordinator, group_id: str, state: GroupState) -> None:
+@pytest.mark.parametrize(
+    ("group_id", "state"), [("classic", ClassicGroupState.STABLE), ("simple", ClassicGroupState.EMPTY)]
+)
+def test_classic_groups_are_described(shard: Coordinator, group_id: str, state: ClassicGroupState) -> None:
     assert describe_classic(shard.groups, shard.volatile, group_id).group_state == state.value
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kraft.coordinator.consumer.group import Member
+from kraft.coordinator.consumer.group import ConsumerGroupMember
 from kraft.coordinator.consumer.records import member_metadata, without_member
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
@@ -26,7 +26,7 @@ def test_tombstones_of_what_is_not_there_change_nothing() -> None:
 
 def test_of_both_kinds_for_one_id_the_consumer_protocol_counts() -> None:
     shard = Coordinator()
-    groups = replay(replay(NO_GROUPS, CLASSIC_RECORD), member_metadata(GROUP, Member(member_id="m")))
+    groups = replay(replay(NO_GROUPS, CLASSIC_RECORD), member_metadata(GROUP, ConsumerGroupMember(member_id="m")))
     decision = shard.shard.loaded(groups, shard._context())
     assert not decision.volatile.classic
     for record in group_tombstones(groups, GROUP):

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import HeartbeatAccepted
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.requests import SessionTimeout
 from kraft.coordinator.groups.queries import describe_classic
-from kraft.coordinator.groups.timers import ExpiryTimer
+from kraft.coordinator.groups.timers import OffsetExpiryTimer
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.groups.coordinator import GROUP, SESSION_MS, Coordinator
 
@@ -20,7 +20,7 @@ def test_after_a_load_members_go_on_where_they_were() -> None:
     assert shard.timers.keys() == {
         SessionTimer("classic", classic),
         SessionTimeout("consumer", "m"),
-        ExpiryTimer(),
+        OffsetExpiryTimer(),
     }
     assert isinstance(shard.classic_heartbeat(classic, "classic"), HeartbeatAccepted)
     assert shard.commit(group_id="classic", member_id=classic, generation=1) is ErrorCode.NONE
@@ -33,9 +33,9 @@ def test_after_a_load_members_have_a_whole_session() -> None:
     shard.advance(SESSION_MS - 1)
     shard.load()
     shard.advance(SESSION_MS - 1)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == GroupState.STABLE.value
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state == ClassicGroupState.STABLE.value
     shard.advance(1)
-    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state != GroupState.STABLE.value
+    assert describe_classic(shard.groups, shard.volatile, GROUP).group_state != ClassicGroupState.STABLE.value
 
 
 def test_what_was_not_recorded_is_forgotten() -> None:

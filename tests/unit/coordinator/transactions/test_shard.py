@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kraft.coordinator.hosted_shard import HostedShard, Surroundings
 from kraft.coordinator.shard import Context
+from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import encode
 from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions, record_of, replay
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.shard import TransactionShard
-from kraft.coordinator.transactions.timers import ExpiryTimer, TransactionTimer
+from kraft.coordinator.transactions.timers import TransactionalIdExpiryTimer, TransactionTimer
 from kraft.coordinator.transactions.transaction import TransactionState, new_transaction
 from kraft.coordinator.transactions.volatile import TransactionsVolatile
 from kraft.metadata.image import EMPTY_IMAGE
@@ -163,7 +163,9 @@ def test_a_pass_takes_some_ids_at_a_time_and_writes_batches_that_fit() -> None:
     sizes = []
     while names[0] in coordinator.transactions.by_id or coordinator.volatile.expiry is not None:
         context = Context(now_ms=coordinator.now_ms, image=coordinator.image, random_id="")
-        decision = coordinator.shard.timer_ended(coordinator.transactions, coordinator.volatile, ExpiryTimer(), context)
+        decision = coordinator.shard.timer_ended(
+            coordinator.transactions, coordinator.volatile, TransactionalIdExpiryTimer(), context
+        )
         assert sum(len(encode(each)[0]) + 32 for each in decision.records) < size_max
         sizes.append(len(decision.records))
         coordinator._apply(decision)
@@ -178,17 +180,17 @@ def test_a_pass_takes_some_ids_at_a_time_and_writes_batches_that_fit() -> None:
 
 def hosted(
     replicated: Transactions = NO_TRANSACTIONS,
-) -> HostedShard[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]:
+) -> ShardMachine[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]:
     shard = TransactionShard(TransactionSettings())
     context = Context(now_ms=5, image=EMPTY_IMAGE, random_id="id")
-    surroundings = Surroundings(
+    facts = ShardFacts(
         context=lambda: context,
         batch_bytes_max=lambda: 1_000_000,
         append_refusal=lambda: None,
         producer_refusal=lambda *_: None,
     )
-    host: HostedShard[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord] = HostedShard(
-        shard, encode, surroundings, replicated
+    host: ShardMachine[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord] = ShardMachine(
+        shard, encode, facts, replicated
     )
     host.loaded(shard.loaded(replicated, context))
     return host

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from kraft.coordinator.groups.settings import GroupShardSettings
+from kraft.coordinator.shard import ShardKind
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.metadata.image import MetadataImage
@@ -18,7 +19,6 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.shard_host import HostSettings
-from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.cluster_images import cluster, with_topic

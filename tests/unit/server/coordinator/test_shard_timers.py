@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator import hosted_shard
-from kraft.coordinator.shard import Decision
+from kraft.coordinator import shard_machine
+from kraft.coordinator.shard import ShardDecision
 from kraft.server.loop.timers import Timers
 from tests.support.counter_shard import AddLater, CounterShard, Read, Waiters
 from tests.support.server.replicas import follow, lead, values_in
@@ -57,10 +57,10 @@ async def test_the_timers_of_a_load_that_are_not_set_yet_end_with_the_leadership
             has_set_first.set()
         set_timer(timers, key, number, delay_s)
 
-    loaded = Decision[Waiters, bytes](volatile=Waiters(), timers={f"timer {number}": 1_000 for number in range(3)})
+    loaded = ShardDecision[Waiters, bytes](volatile=Waiters(), timers={f"timer {number}": 1_000 for number in range(3)})
     monkeypatch.setattr(Timers, "set", noted)
     monkeypatch.setattr(CounterShard, "loaded", lambda *_: loaded)
-    monkeypatch.setattr(hosted_shard, "TIMERS_AT_ONCE", 1)
+    monkeypatch.setattr(shard_machine, "TIMERS_AT_ONCE", 1)
     monkeypatch.setattr(CounterShard, "timer_ended", lambda *arguments: ended.append(arguments))
     here = Coordinating(tmp_path)
     partition = here.open()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.coordinator.hosted_shard import RETRY_MS
+from kraft.coordinator.shard_machine import RETRY_MS
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, TransactionState
 from kraft.log.format.compression import Codec

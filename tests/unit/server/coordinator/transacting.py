@@ -30,7 +30,7 @@ from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from kraft.server.coordinator.marker_sender import MarkerSender
-from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings
+from kraft.server.coordinator.shard_host import HostSettings, ShardHostServices
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.coordinator.transaction_kind import transaction_kind
 from kraft.server.replica.partition import Partition
@@ -68,7 +68,7 @@ class Transacting:
         self.sender = MarkerSender(lambda: self.image, self.leaders.write, self.crashes.append)
         self.coordinators = TransactionCoordinators(
             transaction_kind(settings or TransactionSettings()),
-            HostSurroundings(
+            ShardHostServices(
                 settings=HostSettings(),
                 context=self._context,
                 waiting_appends=self._waiting_appends,

@@ -140,7 +140,7 @@ class Host:
             remover=self.remover,
             defaults=DEFAULTS,
             services=replace(
-                self.broker.surroundings(),
+                self.broker.services(),
                 directory_failed=self.failures.partition_directory_failed,
                 replica_is_corrupt=self.failures.replica_is_corrupt,
             ),

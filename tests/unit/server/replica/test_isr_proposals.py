@@ -44,7 +44,7 @@ def leading(broker: Broker, answer: Any) -> Leading:
     registration = OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
     proposals = IsrProposals(registration, controllers.as_client(), failures.append)
     partition = broker.open()
-    partition._services = replace(broker.surroundings(), propose_isr=proposals.propose)
+    partition._services = replace(broker.services(), propose_isr=proposals.propose)
     lead(partition, isr=(1,))
     return Leading(partition, proposals, controllers, failures)
 

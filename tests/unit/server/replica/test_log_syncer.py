@@ -119,7 +119,7 @@ async def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(bro
         partition.append(batch("b"), 1)
         ends: list[int] = []
         partition.replica_log._services = replace(
-            broker.surroundings(), request_sync=lambda each: ends.append(each.durable_end)
+            broker.services(), request_sync=lambda each: ends.append(each.durable_end)
         )
         complete_sync = partition.replica_log.complete_sync
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kraft.coordinator.group_partition import partition_of
-from kraft.coordinator.shard_refusals import not_coordinator, stopping
+from kraft.coordinator.shard import ShardKind
+from kraft.coordinator.shard_refusals import broker_stopping, not_coordinator
 from kraft.metadata.image import MetadataImage
-from kraft.server.coordinator.shard_host import HostSurroundings, ShardHost
-from kraft.server.coordinator.shard_kind import ShardKind
+from kraft.server.coordinator.shard_host import ShardHost, ShardHostServices
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.partition import Partition
 
@@ -23,19 +23,19 @@ DRAIN_S_MAX: Final = 2.0
 """How long a broker that stops waits for the commit of what was decided."""
 
 
-class ShardHosts(Generic[Replicated, Volatile, Command, Record]):
+class TopicShards(Generic[Replicated, Volatile, Command, Record]):
     """Starts and stops shards as this broker begins and ceases to lead partitions of the topic."""
 
     def __init__(
         self,
         topic: str,
         kind: ShardKind[Replicated, Volatile, Command, Record],
-        surroundings: HostSurroundings,
+        services: ShardHostServices,
         image: Callable[[], MetadataImage],
     ) -> None:
         self._topic = topic
         self._kind = kind
-        self._surroundings = surroundings
+        self._services = services
         self._image = image
         self._by_number: dict[int, ShardHost[Replicated, Volatile, Command, Record]] = {}
         self.is_stopping = False
@@ -52,7 +52,7 @@ class ShardHosts(Generic[Replicated, Volatile, Command, Record]):
     def host_of(self, key: str) -> ShardHost[Replicated, Volatile, Command, Record]:
         """Return the host of the partition that a group id or transactional id selects. Raises Refusal."""
         if self.is_stopping:
-            raise stopping()
+            raise broker_stopping()
         topic = self._image().topic(self._topic)
         if topic is None:
             raise not_coordinator(f"there is no topic {self._topic}")
@@ -61,7 +61,7 @@ class ShardHosts(Generic[Replicated, Volatile, Command, Record]):
     def host(self, number: int) -> ShardHost[Replicated, Volatile, Command, Record]:
         """Return the host of a partition. Raises Refusal."""
         if self.is_stopping:
-            raise stopping()
+            raise broker_stopping()
         host = self._by_number.get(number)
         if host is None:
             raise not_coordinator(f"this broker does not lead {self._topic}-{number}")
@@ -77,7 +77,7 @@ class ShardHosts(Generic[Replicated, Volatile, Command, Record]):
             del self._by_number[number]
             earlier.resign(not_coordinator(f"this broker stopped leading {partition.topic_partition}"))
         if partition.leader is not None and not self.is_stopping:
-            host = self._by_number[number] = ShardHost(partition, self._kind, self._surroundings)
+            host = self._by_number[number] = ShardHost(partition, self._kind, self._services)
             host.start()
 
     async def drain(self) -> None:

@@ -23,15 +23,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Decision, Producer, Reply, Shard, Ticket, TimerKey, Work
-from kraft.coordinator.shard_batches import Batch, Happening, TooLarge, Transactional, Write, Written, size_bound
-from kraft.coordinator.shard_refusals import client_refusal, overdue, unavailable
-from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
+from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey, TransactionalProducer
+from kraft.coordinator.shard_batches import (
+    DecisionWrite,
+    Happening,
+    ShardBatch,
+    TooLarge,
+    TransactionalBatch,
+    WrittenRecord,
+    size_bound,
+)
+from kraft.coordinator.shard_effects import (
+    AppendBatch,
+    DoWork,
+    Effect,
+    Load,
+    RefuseAll,
+    RemoveTimer,
+    ReportEvents,
+    SendReplies,
+    SetMoreTimers,
+    SetTimer,
+)
+from kraft.coordinator.shard_refusals import client_refusal, commit_overdue, coordinator_unavailable
+from kraft.log.append_work import AppendOrigin
 from kraft.log.format.compression import Codec
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import HEADER_BYTES, build_batch, read_header
@@ -54,71 +74,6 @@ UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 """Limit on the records of a shard that are decided and not committed."""
 
 
-# --- effects -------------------------------------------------------------------------------------------------
-
-
-class Append(Struct, frozen=True):
-    """Append this batch. The host calls `appended` or `append_failed` next; no other append is asked for until then."""
-
-    batch: bytes
-    origin: AppendOrigin = COORDINATOR_RECORDS
-
-
-class SendReplies(Struct, frozen=True):
-    """Send these replies. A request that no longer waits is ignored."""
-
-    replies: tuple[Reply, ...]
-
-
-class RefuseAll(Struct, frozen=True):
-    """Refuse every waiting request."""
-
-    refusal: Refusal
-
-
-class Report(Struct, frozen=True):
-    """Write these events to the node's log: they are committed."""
-
-    happenings: tuple[Happening, ...]
-
-
-class SetTimer(Struct, frozen=True):
-    """Call `timer_ended` with key and number after the delay. It replaces an earlier timer with the key."""
-
-    key: TimerKey
-    number: int
-    delay_ms: int
-    refusal: Refusal | None = None
-    """Why the decision of this timer was not written; it ends again after the delay."""
-
-
-class RemoveTimer(Struct, frozen=True):
-    """Remove the timer with the key."""
-
-    key: TimerKey
-
-
-class SetMoreTimers(Struct, frozen=True):
-    """Call `set_more_timers` in a later turn of the loop."""
-
-
-class Load(Struct, Generic[Replicated], frozen=True):
-    """Call the shard's `loaded` with this state, in any thread, and then `loaded` of the hosted shard."""
-
-    replicated: Replicated
-
-
-class DoWork(Struct, frozen=True):
-    """Do this work in a thread, and decide the commands that it returns."""
-
-    work: Work
-
-
-Effect: TypeAlias = (
-    DoWork | Append | SendReplies | Report | RefuseAll | SetTimer | RemoveTimer | SetMoreTimers | Load[Replicated]
-)
-
-
 # --- timers of the host itself -------------------------------------------------------------------------------
 
 
@@ -135,7 +90,7 @@ class _Reload(Struct, frozen=True):
 # --- the machine ---------------------------------------------------------------------------------------------
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class ShardFacts(Struct, frozen=True, kw_only=True):
     """Facts and limits that a shard depends on besides its state."""
 
     context: Callable[[], Context]
@@ -157,20 +112,20 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     codec: Codec = Codec.NONE
 
 
-class HostedShard(Generic[Replicated, Volatile, Command, Record]):
+class ShardMachine(Generic[Replicated, Volatile, Command, Record]):
     """One shard in one leader epoch. Every event returns effects, which the host carries out in order."""
 
     def __init__(
         self,
         shard: Shard[Replicated, Volatile, Command, Record],
         encode: Callable[[Record], tuple[bytes, bytes | None]],
-        surroundings: Surroundings,
+        facts: ShardFacts,
         replicated: Replicated,
     ) -> None:
         """`replicated` is the replay of the whole log, all of which is committed."""
         self._shard = shard
         self._encode = encode
-        self._surroundings = surroundings
+        self._facts = facts
         self.committed = replicated
         """Everything below the high watermark."""
         self.latest = replicated
@@ -178,13 +133,13 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self.volatile: Volatile | None = None
         """None until `loaded`, and again after an append failed."""
         self._appended = replicated
-        self._decided: deque[Batch[Replicated]] = deque()
+        self._decided: deque[ShardBatch[Replicated]] = deque()
         """Batches that are not appended yet; records are added to the last one."""
-        self._in_flight: Batch[Replicated] | None = None
-        """The batch of the last `Append`."""
+        self._in_flight: ShardBatch[Replicated] | None = None
+        """The batch of the last `AppendBatch`."""
         self._waiting_producers: set[int] = set()
         """Producers with a batch of their own among those: each has one at most."""
-        self._uncommitted: deque[Batch[Replicated]] = deque()
+        self._uncommitted: deque[ShardBatch[Replicated]] = deque()
         """Batches in the log that are not committed."""
         self._uncommitted_bytes = 0
         self._timers: dict[TimerKey, int] = {}
@@ -208,12 +163,12 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     def start(self) -> list[Effect[Replicated]]:
         return [Load(self.latest)]
 
-    def loaded(self, decision: Decision[Volatile, Record]) -> list[Effect[Replicated]]:
+    def loaded(self, decision: ShardDecision[Volatile, Record]) -> list[Effect[Replicated]]:
         """Take what the shard's `loaded` returned. No command was decided since."""
         written = self._written(replace(decision, is_atomic=False))
         if isinstance(written, Refusal):
             return [self._set_timer(_Reload(), RETRY_MS, written)]
-        effects = self._take(replace(decision, timers={}), written, self._surroundings.context())
+        effects = self._take(replace(decision, timers={}), written, self._facts.context())
         self._unset = {key: delay_ms for key, delay_ms in decision.timers.items() if delay_ms is not None}
         return effects + self.set_more_timers()
 
@@ -229,8 +184,10 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     def command(self, ticket: Ticket, command: Command) -> list[Effect[Replicated]]:
         """Decide one request. If the shard raises an exception, nothing has changed."""
         if self.volatile is None:
-            return [_refused(ticket, unavailable("the coordinator is loaded again after a failed write; retry"))]
-        context = self._surroundings.context()
+            return [
+                _refused(ticket, coordinator_unavailable("the coordinator is loaded again after a failed write; retry"))
+            ]
+        context = self._facts.context()
         decision = self._shard.decide(self.latest, self.volatile, ticket, command, context)
         written = self._written(decision)
         return [_refused(ticket, written)] if isinstance(written, Refusal) else self._take(decision, written, context)
@@ -238,11 +195,13 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     def end_transaction(self, ticket: Ticket, marker: bytes, origin: AppendOrigin) -> list[Effect[Replicated]]:
         """Append the control batch that ends a producer's transaction; the response is None."""
         if self.volatile is None:
-            return [_refused(ticket, unavailable("the coordinator is loaded again after a failed write; retry"))]
+            return [
+                _refused(ticket, coordinator_unavailable("the coordinator is loaded again after a failed write; retry"))
+            ]
         header = read_header(marker)
         ended = marker_in(header, marker)
         assert ended is not None, "the control batch of a coordinator holds a marker"
-        transactional = Transactional(producer_id=header.producer_id, batch=marker, origin=origin)
+        transactional = TransactionalBatch(producer_id=header.producer_id, batch=marker, origin=origin)
         refusal = self._log_refusal() or self._producer_refusal(transactional)
         if refusal is not None:
             return [_refused(ticket, refusal)]
@@ -266,7 +225,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
             del self._timers[key]
             return self._commit_is_overdue(key.batch)
         assert self.volatile is not None, "without a volatile state there are no timers of the shard"
-        context = self._surroundings.context()
+        context = self._facts.context()
         decision = self._shard.timer_ended(self.latest, self.volatile, key, context)
         written = self._written(decision)
         if isinstance(written, Refusal):
@@ -274,10 +233,10 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         del self._timers[key]
         return self._take(decision, written, context)
 
-    def _written(self, decision: Decision[Volatile, Record]) -> Write[Replicated] | Refusal:
+    def _written(self, decision: ShardDecision[Volatile, Record]) -> DecisionWrite[Replicated] | Refusal:
         """Return the records of a decision as they are written, or why they cannot be. Changes nothing."""
         if not decision.records:
-            return Write([])
+            return DecisionWrite([])
         if (refusal := self._log_refusal()) is not None:
             return refusal
         records = self._encoded(decision)
@@ -292,43 +251,45 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
                 after = self._shard.replay(after, record)
             else:
                 after = self._shard.replay_transactional(after, transactional.producer_id, record)
-            written.append(Written(encoded, after))
-        return Write(written, transactional)
+            written.append(WrittenRecord(encoded, after))
+        return DecisionWrite(written, transactional)
 
     def _log_refusal(self) -> Refusal | None:
         if self._uncommitted_bytes > UNCOMMITTED_BYTES_MAX:
-            return unavailable("too many writes of this coordinator wait for their commit; retry")
-        refusal = self._surroundings.append_refusal()
+            return coordinator_unavailable("too many writes of this coordinator wait for their commit; retry")
+        refusal = self._facts.append_refusal()
         return None if refusal is None else client_refusal(refusal)
 
-    def _producer_refusal(self, transactional: Transactional) -> Refusal | None:
+    def _producer_refusal(self, transactional: TransactionalBatch) -> Refusal | None:
         """Return why the log will refuse a batch because of its producer.
 
         The log cannot tell while other batches of the producer are to be appended before it.
         """
         if transactional.producer_id in self._waiting_producers:
-            return unavailable(f"records of producer {transactional.producer_id} are still being written; retry")
-        refusal = self._surroundings.producer_refusal(transactional.batch, transactional.origin)
+            return coordinator_unavailable(
+                f"records of producer {transactional.producer_id} are still being written; retry"
+            )
+        refusal = self._facts.producer_refusal(transactional.batch, transactional.origin)
         if refusal is None or refusal.error_code is not ErrorCode.NOT_ENOUGH_REPLICAS:
             return refusal
         return client_refusal(refusal)
 
-    def _transactional(self, records: list[LogRecord], producer: Producer) -> Transactional:
+    def _transactional(self, records: list[LogRecord], producer: TransactionalProducer) -> TransactionalBatch:
         batch = build_batch(
             records,
-            self._surroundings.codec,
+            self._facts.codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transactional=True,
         )
         origin = AppendOrigin(is_coordinator=True, guard=producer.guard, is_verified_again=True)
-        return Transactional(producer_id=producer.producer_id, batch=batch, origin=origin)
+        return TransactionalBatch(producer_id=producer.producer_id, batch=batch, origin=origin)
 
-    def _encoded(self, decision: Decision[Volatile, Record]) -> list[LogRecord] | Refusal:
+    def _encoded(self, decision: ShardDecision[Volatile, Record]) -> list[LogRecord] | Refusal:
         """Return the records as they are encoded. Of a decision that is too large, no more than fit are encoded."""
-        surroundings = self._surroundings
-        now_ms = surroundings.context().now_ms
-        size_max = (surroundings.decision_bytes_max or surroundings.batch_bytes_max)()
+        facts = self._facts
+        now_ms = facts.context().now_ms
+        size_max = (facts.decision_bytes_max or facts.batch_bytes_max)()
         records: list[LogRecord] = []
         size = HEADER_BYTES
         for record in decision.records:
@@ -340,7 +301,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         return records
 
     def _take(
-        self, decision: Decision[Volatile, Record], written: Write[Replicated], context: Context
+        self, decision: ShardDecision[Volatile, Record], written: DecisionWrite[Replicated], context: Context
     ) -> list[Effect[Replicated]]:
         effects: list[Effect[Replicated]] = []
         self.volatile = decision.volatile
@@ -356,24 +317,24 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     # --- batches ---------------------------------------------------------------------------------------------
 
     def _add_together(
-        self, written: Sequence[Written[Replicated]], transactional: Transactional | None
+        self, written: Sequence[WrittenRecord[Replicated]], transactional: TransactionalBatch | None
     ) -> list[Effect[Replicated]]:
         """Put the records into the last batch that is not appended yet, or into a new one."""
         size = sum(one.size for one in written)
         last = self._decided[-1] if self._decided and transactional is None else None
-        has_room = last is not None and last.has_room(size, self._surroundings.batch_bytes_max())
+        has_room = last is not None and last.has_room(size, self._facts.batch_bytes_max())
         effects = [] if has_room else self._begin_batch(transactional)
         if transactional is None:
             self._decided[-1].records += [one.record for one in written]
         self._grow(size, written[-1].after)
         return effects
 
-    def _begin_batch(self, transactional: Transactional | None) -> list[Effect[Replicated]]:
+    def _begin_batch(self, transactional: TransactionalBatch | None) -> list[Effect[Replicated]]:
         self._numbers += 1
-        self._decided.append(Batch(self._numbers, transactional))
+        self._decided.append(ShardBatch(self._numbers, transactional))
         if transactional is not None:
             self._waiting_producers.add(transactional.producer_id)
-        return [self._set_timer(_CommitDeadline(self._numbers), self._surroundings.commit_timeout_ms)]
+        return [self._set_timer(_CommitDeadline(self._numbers), self._facts.commit_timeout_ms)]
 
     def _grow(self, size: int, after: Replicated) -> None:
         """Take over the state after what was added to the last batch."""
@@ -382,7 +343,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self._uncommitted_bytes += size
         batch.after = self.latest = after
 
-    def _last_batch(self) -> Batch[Replicated] | None:
+    def _last_batch(self) -> ShardBatch[Replicated] | None:
         """Return the last batch that is not committed."""
         if self._decided:
             return self._decided[-1]
@@ -395,18 +356,18 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         if batch is None:
             return [SendReplies(replies)]
         if batch.is_overdue:
-            return [SendReplies(overdue(replies))]
+            return [SendReplies(commit_overdue(replies))]
         batch.replies += replies
         return []
 
-    def _report(self, decision: Decision[Volatile, Record], context: Context) -> list[Effect[Replicated]]:
+    def _report(self, decision: ShardDecision[Volatile, Record], context: Context) -> list[Effect[Replicated]]:
         if not decision.events:
             return []
         is_written = bool(decision.records)
         happenings = [Happening(event, context.now_ms, is_written) for event in decision.events]
         batch = self._last_batch()
         if batch is None:
-            return [Report(tuple(happenings))]
+            return [ReportEvents(tuple(happenings))]
         batch.events += happenings
         return []
 
@@ -416,11 +377,11 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
             return []
         batch = self._in_flight = self._decided.popleft()
         if (transactional := batch.transactional) is not None:
-            return [Append(transactional.batch, transactional.origin)]
-        return [Append(build_batch(batch.records, self._surroundings.codec))]
+            return [AppendBatch(transactional.batch, transactional.origin)]
+        return [AppendBatch(build_batch(batch.records, self._facts.codec))]
 
     def appended(self, end: Offset) -> list[Effect[Replicated]]:
-        """Handle that the batch of the last `Append` is in the log, which it now ends at this offset."""
+        """Handle that the batch of the last `AppendBatch` is in the log, which it now ends at this offset."""
         batch = self._in_flight
         assert batch is not None, "no append was asked for"
         self._in_flight = None
@@ -432,7 +393,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         return []
 
     def append_failed(self, reason: Refusal) -> list[Effect[Replicated]]:
-        """Handle that the batch of the last `Append` was not appended, and never will be."""
+        """Handle that the batch of the last `AppendBatch` was not appended, and never will be."""
         assert self._in_flight is not None, "no append was asked for"
         self._in_flight = None
         self._decided.clear()
@@ -462,14 +423,14 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
                 effects.append(self._remove_timer(deadline))
         if replies:
             effects.append(SendReplies(tuple(replies)))
-        return [*effects, Report(tuple(happenings))] if happenings else effects
+        return [*effects, ReportEvents(tuple(happenings))] if happenings else effects
 
     def _commit_is_overdue(self, number: int) -> list[Effect[Replicated]]:
         """Refuse the replies that wait for a batch. Its records stay, and are committed later."""
         in_flight = () if self._in_flight is None else (self._in_flight,)
         batch = next(each for each in (*self._uncommitted, *in_flight, *self._decided) if each.number == number)
         replies, batch.replies, batch.is_overdue = tuple(batch.replies), [], True
-        return [SendReplies(overdue(replies))] if replies else []
+        return [SendReplies(commit_overdue(replies))] if replies else []
 
     # --- timers ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A hosted shard writes records of transactions and markers as batches of their own, in the order of its decisions."""
+"""A shard writes records of transactions and markers as batches of their own, in the order of its decisions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from kraft.coordinator.hosted_shard import RETRY_MS, Append, HostedShard, Load, RefuseAll, SendReplies, SetTimer
-from kraft.coordinator.hosted_shard import Surroundings as HostSurroundings
-from kraft.coordinator.shard import Context, Decision, Producer, Reply, Shard, Ticket, TimerKey
+from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey, TransactionalProducer
+from kraft.coordinator.shard_effects import AppendBatch, Load, RefuseAll, SendReplies, SetTimer
+from kraft.coordinator.shard_machine import RETRY_MS, ShardFacts, ShardMachine
 from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import HEADER_BYTES, decode_batch, read_header
@@ -30,7 +30,7 @@ class Write(Struct, frozen=True):
     """Write these texts, for a producer's transaction if there is one; the reply is the history before."""
 
     texts: tuple[str, ...]
-    producer: Producer | None = None
+    producer: TransactionalProducer | None = None
     is_atomic: bool = True
 
 
@@ -49,13 +49,13 @@ class Noting(Shard[History, str, Write, str]):
     def replay_end_transaction(self, replicated: History, producer_id: int, is_commit: bool) -> History:
         return (*replicated, f"{'commit' if is_commit else 'abort'} of {producer_id}")
 
-    def loaded(self, replicated: History, context: Context) -> Decision[str, str]:
-        return Decision(volatile="in memory")
+    def loaded(self, replicated: History, context: Context) -> ShardDecision[str, str]:
+        return ShardDecision(volatile="in memory")
 
     def decide(
         self, replicated: History, volatile: str, ticket: Ticket, command: Write, context: Context
-    ) -> Decision[str, str]:
-        return Decision(
+    ) -> ShardDecision[str, str]:
+        return ShardDecision(
             volatile=volatile,
             records=command.texts,
             producer=command.producer,
@@ -63,7 +63,9 @@ class Noting(Shard[History, str, Write, str]):
             replies=(Reply(ticket, replicated),),
         )
 
-    def timer_ended(self, replicated: History, volatile: str, key: TimerKey, context: Context) -> Decision[str, str]:
+    def timer_ended(
+        self, replicated: History, volatile: str, key: TimerKey, context: Context
+    ) -> ShardDecision[str, str]:
         raise AssertionError("there are no timers")
 
 
@@ -73,15 +75,15 @@ class Host:
     def __init__(self) -> None:
         self.fenced: set[int] = set()
         self.checked: list[AppendOrigin] = []
-        self.appending: Append | None = None
-        self.log: list[Append] = []
+        self.appending: AppendBatch | None = None
+        self.log: list[AppendBatch] = []
         self.answers: dict[int, Any] = {}
         self.refused: list[Refusal] = []
         self.tickets = 0
-        self.shard: HostedShard[History, str, Write, str] = HostedShard(
+        self.shard: ShardMachine[History, str, Write, str] = ShardMachine(
             Noting(),
             lambda text: (text.encode(), b""),
-            HostSurroundings(
+            ShardFacts(
                 context=self.context,
                 batch_bytes_max=lambda: 1_000,
                 append_refusal=lambda: None,
@@ -101,7 +103,7 @@ class Host:
     def run(self, effects: Sequence[Any]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendBatch():
                     assert self.appending is None, "one append at a time"
                     self.appending = effect
                 case SendReplies():
@@ -117,7 +119,7 @@ class Host:
                 case _:
                     pass
 
-    def write(self, *texts: str, producer: Producer | None = None, is_atomic: bool = True) -> int:
+    def write(self, *texts: str, producer: TransactionalProducer | None = None, is_atomic: bool = True) -> int:
         self.tickets += 1
         self.run(self.shard.command(Ticket(self.tickets), Write(texts, producer, is_atomic)))
         return self.tickets
@@ -154,8 +156,8 @@ def marker(producer_id: int, is_commit: bool = True, epoch: int = 0) -> bytes:
     return build_marker(EndTransactionMarker(type=kind, coordinator_epoch=1), producer_id, epoch, 1_000)
 
 
-def producer(producer_id: int = 7, guard: VerificationGuard | None = None) -> Producer:
-    return Producer(producer_id=producer_id, epoch=3, guard=guard)
+def producer(producer_id: int = 7, guard: VerificationGuard | None = None) -> TransactionalProducer:
+    return TransactionalProducer(producer_id=producer_id, epoch=3, guard=guard)
 
 
 def test_records_of_a_transaction_are_alone_in_a_batch_between_the_others() -> None:

@@ -1,4 +1,4 @@
-"""A hosted shard decides in order, answers what is committed, and survives appends that fail."""
+"""A shard decides in order, answers what is committed, and survives appends that fail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.coordinator.hosted_shard import (
-    RETRY_MS,
-    UNCOMMITTED_BYTES_MAX,
-)
 from kraft.coordinator.shard import TimerKey
+from kraft.coordinator.shard_machine import RETRY_MS, UNCOMMITTED_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.counter_shard import Add, AddLater, Fail, Read, WaitFor
 from tests.unit.coordinator.counting_host import Host

@@ -11,7 +11,7 @@ from kraft.metadata.persistent_maps import PersistentMap
 Item = TypeVar("Item")
 
 
-class Place(NamedTuple):
+class GroupTopicPartition(NamedTuple):
     """One partition, as a group reads it."""
 
     group: str
@@ -19,15 +19,17 @@ class Place(NamedTuple):
     partition: int
 
 
-ByPlace: TypeAlias = "PersistentMap[str, PersistentMap[str, PersistentMap[int, Item]]]"
+ByGroupTopicPartition: TypeAlias = "PersistentMap[str, PersistentMap[str, PersistentMap[int, Item]]]"
 """Items by group, topic and partition. A group or topic without items is not in it."""
 
 
-def with_places(items: ByPlace[Item], changes: Mapping[Place, Item | None]) -> ByPlace[Item]:
+def with_items(
+    items: ByGroupTopicPartition[Item], changes: Mapping[GroupTopicPartition, Item | None]
+) -> ByGroupTopicPartition[Item]:
     """Return the map with these items set; None removes one."""
     by_group: dict[str, dict[str, dict[int, Item | None]]] = defaultdict(lambda: defaultdict(dict))
-    for place, item in changes.items():
-        by_group[place.group][place.topic][place.partition] = item
+    for topic_partition, item in changes.items():
+        by_group[topic_partition.group][topic_partition.topic][topic_partition.partition] = item
     return items.with_changes(
         {group: _with_topics(items.get(group, PersistentMap()), topics) or None for group, topics in by_group.items()}
     )

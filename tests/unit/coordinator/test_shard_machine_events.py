@@ -1,4 +1,4 @@
-"""A hosted shard reports what has happened once it is committed, and never what is undone."""
+"""A shard reports what has happened once it is committed, and never what is undone."""
 
 from __future__ import annotations
 
