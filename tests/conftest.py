@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.durations import Durations
 from tests.support.skipped import Skipped
 from tests.support.virtual_time import run_virtually
-from tests.support.worker_groups import WorkerGroups, interleaved, rotated, worker_count
+from tests.support.worker_groups import WorkerGroups, longest_first, rotated, worker_count
 
 # An example may take any time, because the machine may be busy.
 _AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,7 +58,7 @@ def pytest_make_collect_report(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items[:] = interleaved(items)
+        items[:] = longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final, TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 _END_TO_END: Final = "tests/end_to_end/"
 _KAFKA: Final = f"{_END_TO_END}kafka/"
@@ -27,11 +29,34 @@ SHARED: Final = {
 T = TypeVar("T")
 
 
+class Share(Enum):
+    """What a worker takes first; it helps the others when there is no more of it."""
+
+    LONGEST_WITH_NODES = auto()
+    QUICKEST_WITH_NODES = auto()
+    COMPUTING = auto()
+
+
+SHARES: Final = (
+    Share.LONGEST_WITH_NODES,
+    Share.COMPUTING,
+    Share.LONGEST_WITH_NODES,
+    Share.QUICKEST_WITH_NODES,
+    Share.LONGEST_WITH_NODES,
+)
+"""Shares of the workers of two cores, in the order of their numbers."""
+
+
 class WorkerGroups(LoadFileScheduling):  # type: ignore[misc]  # It ships no types.
-    """Runs the tests of a file in one worker, and those of files that share something."""
+    """Runs the tests of a file in one worker, and those of files that share something; each worker has its share."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        share = SHARES[int(node.gateway.id.removeprefix("gw")) % len(SHARES)]
+        self.workqueue.move_to_end(next_group([*self.workqueue], share), last=False)
+        super()._assign_work_unit(node)
 
 
 def group_of(nodeid: str) -> str:
@@ -48,22 +73,31 @@ def rotated(children: Sequence[T], worker: int, workers: int) -> list[T]:
     return [*children[first:], *children[:first]]
 
 
-def interleaved(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests so that files that wait for nodes run beside files that compute, the longest first.
-
-    Workers take the files in this order. All of `end_to_end` first would leave cores idle at the beginning, and have
-    every worker compute at the end.
-    """
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests in the order of their groups, those with the longest tests first."""
     groups: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     # Every worker needs the same order, and each has collected in one of its own; tests of a file stay as they are.
     for item in sorted(items, key=lambda item: str(item.path)):
         groups[group_of(item.nodeid)].append(item)
-    waiting = [group for group in groups.values() if group[0].nodeid.startswith(_END_TO_END)]
-    computing = [group for group in groups.values() if not group[0].nodeid.startswith(_END_TO_END)]
-    waiting.sort(key=_weight, reverse=True)
-    mixed = [*_places(waiting), *_places(computing)]
-    mixed.sort(key=lambda placed: placed[0])
-    return [item for _, group in mixed for item in group]
+    return [item for group in sorted(groups.values(), key=_weight, reverse=True) for item in group]
+
+
+def next_group(groups: Sequence[str], share: Share) -> str:
+    """Return the group that a worker with this share takes, of those that are left, the longest first.
+
+    Files with nodes wait for half of their time, and files that compute use the cores meanwhile. The worker that takes
+    the quickest keeps those that kill nodes, which are long, from meeting in all workers at once: their elections
+    would take each other's processor time.
+    """
+    with_nodes = [group for group in groups if group in SHARED or group.startswith(_END_TO_END)]
+    computing = [group for group in groups if group not in with_nodes]
+    match share:
+        case Share.COMPUTING if computing:
+            return computing[0]
+        case Share.LONGEST_WITH_NODES if with_nodes:
+            return with_nodes[0]
+        case _:
+            return with_nodes[-1] if with_nodes else computing[0]
 
 
 def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
@@ -71,14 +105,6 @@ def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
     return sum(item.get_closest_marker("slow") is not None for item in group), len(group)
 
 
-def _places(groups: Sequence[list[pytest.Item]]) -> list[tuple[float, list[pytest.Item]]]:
-    """Return each group with its place from 0 to 1, all at the same distance."""
-    return [(number / len(groups), group) for number, group in enumerate(groups)]
-
-
 def worker_count() -> int:
-    """Three for two cores: a test with real nodes waits for them half of its time.
-
-    With two for each core, four tests that kill nodes may meet, whose elections then take each other's processor time.
-    """
-    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Return five for two cores: of four, whose tests wait for nodes half of their time, and one that computes."""
+    return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.worker_groups import interleaved, rotated
+from tests.support.worker_groups import Share, longest_first, next_group, rotated, worker_count
 
 
 def test_each_worker_begins_at_another_place_and_has_all() -> None:
@@ -20,4 +20,28 @@ def test_a_folder_with_fewer_files_than_workers_is_complete_for_each() -> None:
 def test_workers_run_in_one_order_whatever_the_order_of_their_files(request: pytest.FixtureRequest) -> None:
     items = request.session.items
     other = sorted(items, key=lambda item: str(item.path), reverse=True)
-    assert interleaved(other) == interleaved(items)
+    assert longest_first(other) == longest_first(items)
+
+
+NODES_SLOW, NODES_QUICK = "tests/end_to_end/kafka/test_kafka_kills.py", "tests/end_to_end/programs/test_dev.py"
+SPARK, SIMULATION, UNIT = "a Spark session", "tests/simulation/test_quorum.py", "tests/unit/log/test_change.py"
+
+
+def order_of(share: Share) -> list[str]:
+    """Return the groups in the order in which a worker would take them that were alone."""
+    left, taken = [SPARK, NODES_SLOW, SIMULATION, NODES_QUICK, UNIT], []
+    while left:
+        taken.append(next_group(left, share))
+        left.remove(taken[-1])
+    return taken
+
+
+def test_each_worker_begins_with_its_share_and_then_helps_the_others() -> None:
+    assert order_of(Share.LONGEST_WITH_NODES) == [SPARK, NODES_SLOW, NODES_QUICK, SIMULATION, UNIT]
+    assert order_of(Share.QUICKEST_WITH_NODES) == [NODES_QUICK, NODES_SLOW, SPARK, SIMULATION, UNIT]
+    assert order_of(Share.COMPUTING) == [SIMULATION, UNIT, NODES_QUICK, NODES_SLOW, SPARK]
+
+
+def test_there_are_five_workers_for_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert worker_count() == 5
