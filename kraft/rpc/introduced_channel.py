@@ -23,7 +23,7 @@ from kraft.rpc.stream_errors import peers_error, with_status_first
 
 CHALLENGE_DEADLINE_S: Final = 5.0
 
-Metadata = tuple[tuple[str, str], ...]
+Metadata = tuple[tuple[str, str | bytes], ...]
 Begin = Callable[[Metadata], Any]
 
 
@@ -39,13 +39,13 @@ class IntroducedChannel(grpc.aio.Channel):
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         inner = self._channel.unary_unary(method, *args, **kwargs)
 
-        async def call(request: Any, *, timeout: float) -> Any:
+        async def call(request: Any, *, timeout: float, metadata: Metadata | None = None) -> Any:
             deadline = asyncio.get_running_loop().time() + timeout
 
             async def attempt() -> Any:
-                session, metadata = await self._introducer.introduce(method, deadline)
+                session, introduction = await self._introducer.introduce(method, deadline)
                 try:
-                    return await inner(request, timeout=_left(deadline), metadata=metadata)
+                    return await inner(request, timeout=_left(deadline), metadata=(*introduction, *(metadata or ())))
                 except grpc.aio.AioRpcError as error:
                     self._introducer.refused(session, error)
                     raise
@@ -131,7 +131,7 @@ class _Introducer:
         self._count = 0
         self._challenging = asyncio.Lock()
 
-    async def introduce(self, method: str, deadline: float | None = None) -> tuple[bytes, Metadata]:
+    async def introduce(self, method: str, deadline: float | None = None) -> tuple[bytes, tuple[tuple[str, str]]]:
         """Return the session and the metadata for one call.
 
         Raises AioRpcError if the other end does not answer in time, or does not know the secret.

@@ -77,6 +77,9 @@ class Server:
         self.answers = answers
         self.challenged: Callable[[], object] = lambda: None
         self.calls: list[Call] = []
+        self.others: list[tuple[str, str | bytes]] = []
+        """Metadata of the last call, without the introduction."""
+
         self.challenges = 0
         self._sessions = SessionBook(bytes(introductions.PROCESS_BYTES))
 
@@ -89,8 +92,9 @@ class Server:
             proof = introductions.prove(SECRETS.primary, request.nonce, session)
             return membership_pb2.ChallengeResponse(session=session, proof=proof)
 
-        async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, str], ...]) -> object:
+        async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, Any], ...]) -> object:
             call = self._call(metadata)
+            self.others = [each for each in metadata if each[0] != HEADER]
             await asyncio.sleep(0)
             if call.end is not None:
                 raise failure(call.end)
@@ -234,5 +238,17 @@ def test_calls_that_lose_their_session_together_share_the_next() -> None:
         assert beats == ["0", "1", "2"]
         assert len({call.session for call in server.calls[3:]}) == 1
         assert server.challenges == 2
+
+    play(scene)
+
+
+def test_a_call_has_its_metadata_besides_the_introduction() -> None:
+    async def scene() -> None:
+        server = Server()
+        call = server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")
+        assert await call("beat", timeout=5, metadata=(("client-id-bin", b"reports"),)) == "beat"
+        assert server.others == [("client-id-bin", b"reports")]
+        assert await call("beat", timeout=5, metadata=None) == "beat"
+        assert server.others == []
 
     play(scene)
