@@ -177,8 +177,11 @@ def unregister(
 ) -> None:
     """Remove a broker that is gone for good. It must be stopped and hold no replica."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        result = admin.unregister_broker(broker_id)
-        _report(output, broker_id, "unregistered", result, f"Broker {broker_id} unregistered.")
+        admin.unregister_broker(broker_id)
+        if output is Output.JSON:
+            print_json({"broker_id": broker_id, "unregistered": True, "leaderless": []})
+        else:
+            print(f"Broker {broker_id} unregistered.")
         _warn_of_controller(admin, broker_id)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kraft.cli.printing import print_columns, readable_size
-from kraft.model.errors import ErrorCode, KraftError
+from kraft.model.errors import ErrorCode, KraftError, error_code
 
 if TYPE_CHECKING:
-    from kraft.model.log_directories import LogDirectoryDescription
+    from kraft.wire.schema.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsResult
 
-Outcomes = Mapping[int, "Sequence[LogDirectoryDescription] | KraftError"]
+Outcomes = Mapping[int, "Sequence[DescribeLogDirsResult] | KraftError"]
 """Directories of each broker, or why it did not answer."""
 
 
@@ -22,11 +22,12 @@ def print_directories(outcomes: Outcomes) -> None:
             rows.append((broker_id, "-", "unknown", "-", "-", "-", "-"))
             continue
         for each in outcome:
-            size_bytes = sum(replica.size_bytes for replica in each.replicas)
+            replicas = [replica for _, replica in _replicas(each)]
+            size_bytes = sum(replica.partition_size for replica in replicas)
             sizes = [
                 readable_size(size) if size >= 0 else "-" for size in (size_bytes, each.usable_bytes, each.total_bytes)
             ]
-            rows.append((broker_id, each.directory, _state(each), len(each.replicas), *sizes))
+            rows.append((broker_id, each.log_dir, _state(each), len(replicas), *sizes))
     print_columns(("BrokerId", "LogDir", "State", "Replicas", "Size", "Free", "Total"), rows)
 
 
@@ -45,26 +46,33 @@ def as_json(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def _directory_as_json(described: LogDirectoryDescription) -> dict[str, Any]:
+def _replicas(described: DescribeLogDirsResult) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
+    """Yield each replica with the name of its topic."""
+    for topic in described.topics:
+        for each in topic.partitions:
+            yield topic.name, each
+
+
+def _directory_as_json(described: DescribeLogDirsResult) -> dict[str, Any]:
     return {
-        "error": None if described.error_code is ErrorCode.NONE else described.error_code.name,
-        "logDir": described.directory,
+        "error": None if described.error_code == ErrorCode.NONE else error_code(described.error_code).name,
+        "logDir": described.log_dir,
         "reason": described.reason or None,
         "totalBytes": described.total_bytes,
         "usableBytes": described.usable_bytes,
         "partitions": [
             {
-                "partition": f"{each.topic}-{each.partition}",
-                "size": each.size_bytes,
+                "partition": f"{topic}-{each.partition_index}",
+                "size": each.partition_size,
                 "offsetLag": each.offset_lag,
-                "isFuture": each.is_future,
+                "isFuture": each.is_future_key,
             }
-            for each in described.replicas
+            for topic, each in _replicas(described)
         ],
     }
 
 
-def _state(described: LogDirectoryDescription) -> str:
-    if described.error_code is not ErrorCode.NONE:
+def _state(described: DescribeLogDirsResult) -> str:
+    if described.error_code != ErrorCode.NONE:
         return "failed"
     return "refuses appends" if described.reason else "in use"

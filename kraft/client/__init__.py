@@ -61,8 +61,9 @@ if TYPE_CHECKING:
     from kraft.model.configs import ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.ids import TopicPartition
-    from kraft.model.partitions import ElectionType, OngoingReassignment
+    from kraft.model.partitions import ElectionType
     from kraft.rpc.peers import Unreachable
+    from kraft.wire.schema.list_partition_reassignments import OngoingPartitionReassignment
 
 __all__ = [
     "Admin",
@@ -96,7 +97,7 @@ __all__ = [
     "NotSupportedYet",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
-    "OngoingReassignment",
+    "OngoingPartitionReassignment",
     "PartitionColumns",
     "PreparedTransaction",
     "Producer",
@@ -169,9 +170,10 @@ _HOMES = {
     "kraft.model.configs": ("ConfigSource",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.ids": ("TopicPartition",),
-    "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
+    "kraft.model.partitions": ("ElectionType",),
     "kraft.model.client_quotas": ("QuotaMatch",),
     "kraft.rpc.peers": ("Unreachable",),
+    "kraft.wire.schema.list_partition_reassignments": ("OngoingPartitionReassignment",),
 }
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -8,7 +8,7 @@ in KafkaController and QuorumController.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
@@ -19,12 +19,12 @@ from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.partitions import (
-    ElectionType,
+from kraft.model.partitions import ElectionType
+from kraft.wire.schema.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
-    PartitionName,
     PartitionResult,
+    ReplicaElectionResult,
 )
 
 ELECTIONS_AT_ONCE_MAX = 1_000
@@ -39,25 +39,35 @@ def elect_leaders(
 ) -> Decision[ElectLeadersResponse]:
     """Elect a leader for each partition on its own; a partition that is named twice gets one election.
 
-    `defaults` apply to topics that do not set a config themselves.
+    `defaults` apply to topics that do not set a config themselves. Raises Refusal INVALID_REQUEST for an unknown type.
     """
-    elections = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}
-    election = elections[request.election_type]
+    election = _election(request.election_type)
     records: list[PartitionChanged] = []
-    results = []
-    for name in _named(image, request):
+    results: dict[str, list[PartitionResult]] = {}
+    for name, number in _named(image, request):
         try:
-            topic, partition = find_partition(image, name.topic, name.partition)
+            topic, partition = find_partition(image, name, number)
             if len(records) == ELECTIONS_PER_REQUEST_MAX:
                 problem = f"more than {ELECTIONS_PER_REQUEST_MAX} elections in one request: repeat it for the rest"
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
             records += election(image, topic, partition, defaults)
         except Refusal as refusal:
-            if not request.all_partitions or refusal.error_code is not ErrorCode.ELECTION_NOT_NEEDED:
-                results.append(_result(name, refusal.error_code, refusal.message))
+            if request.topic_partitions is not None or refusal.error_code is not ErrorCode.ELECTION_NOT_NEEDED:
+                results.setdefault(name, []).append(refused_election(number, refusal))
         else:
-            results.append(_result(name, ErrorCode.NONE, ""))
-    return Decision(records=records, response=ElectLeadersResponse(results=results))
+            elected = PartitionResult(partition_id=number, error_code=ErrorCode.NONE, error_message=None)
+            results.setdefault(name, []).append(elected)
+    response = ElectLeadersResponse(
+        error_code=ErrorCode.NONE,
+        replica_election_results=tuple(
+            ReplicaElectionResult(topic=name, partition_result=tuple(each)) for name, each in results.items()
+        ),
+    )
+    return Decision(records=records, response=response)
+
+
+def refused_election(partition: int, refusal: Refusal) -> PartitionResult:
+    return PartitionResult(partition_id=partition, error_code=refusal.error_code, error_message=refusal.message)
 
 
 def balance_leaders(
@@ -158,11 +168,23 @@ def _led_by(
     )
 
 
-def _named(image: MetadataImage, request: ElectLeadersRequest) -> list[PartitionName]:
-    if not request.all_partitions:
-        return list(dict.fromkeys(request.partitions))
+def _election(
+    election_type: int,
+) -> Callable[[MetadataImage, TopicImage, PartitionImage, TopicConfig], list[PartitionChanged]]:
+    match election_type:
+        case ElectionType.PREFERRED:
+            return _preferred
+        case ElectionType.UNCLEAN:
+            return _unclean
+        case _:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown election type {election_type}")
+
+
+def _named(image: MetadataImage, request: ElectLeadersRequest) -> Iterable[tuple[str, int]]:
+    if request.topic_partitions is not None:
+        return dict.fromkeys((topic.topic, each) for topic in request.topic_partitions for each in topic.partitions)
     return [
-        PartitionName(topic=name, partition=number)
+        (name, number)
         for name in sorted(image.topic_ids)
         for number in sorted(image.topics[image.topic_ids[name]].partitions)
     ]
@@ -172,9 +194,3 @@ def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionIma
     for topic in image.topics.values():
         for partition in topic.partitions.values():
             yield topic, partition
-
-
-def _result(name: PartitionName, error_code: ErrorCode, error_message: str) -> PartitionResult:
-    return PartitionResult(
-        topic=name.topic, partition=name.partition, error_code=error_code, error_message=error_message
-    )

@@ -16,9 +16,10 @@ from kraft.metadata.records import (
     MetadataRecord,
     OperatorFenceSet,
 )
-from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 NAMED_MAX = 10
 """An error names at most this many partitions and counts the rest."""
@@ -64,7 +65,7 @@ def unfence_by_operator(image: MetadataImage, request: UnfenceBrokerRequest) -> 
 
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, *, session_is_alive: bool
-) -> Decision[BrokerActionResult]:
+) -> Decision[UnregisterBrokerResponse]:
     """Unregister a broker. Raises Refusal if it is running or holds replicas.
 
     If its process comes back, it registers as a new broker.
@@ -85,7 +86,8 @@ def unregister_broker(
         )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     record = BrokerUnregistered(broker_id=broker_id, broker_epoch=registration.broker_epoch)
-    return Decision(records=[record], response=BrokerActionResult(changed=True, leaderless=[]))
+    response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
+    return Decision(records=[record], response=response)
 
 
 def _registered(image: MetadataImage, broker_id: int) -> BrokerRegistration:

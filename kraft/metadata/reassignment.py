@@ -12,7 +12,7 @@ again. Source: KIP-455; KIP-860.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -28,14 +28,19 @@ from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.partitions import (
+from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    OngoingReassignment,
-    PartitionResult,
-    Reassignment,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 REASSIGNMENTS_PER_REQUEST_MAX = 5_000
@@ -70,27 +75,48 @@ def alter_partition_reassignments(
     themselves. Raises Refusal UNSUPPORTED_VERSION while nodes may be running that would ignore these records' fields.
     """
     require_settings(image, "reassigning partitions")
-    if len(request.partitions) > REASSIGNMENTS_PER_REQUEST_MAX:
+    named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    if named.total() > REASSIGNMENTS_PER_REQUEST_MAX:
         problem = f"more than {REASSIGNMENTS_PER_REQUEST_MAX} partitions in one request: reassign fewer at a time"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    named = Counter((asked.topic, asked.partition) for asked in request.partitions)
     records: list[PartitionChanged] = []
-    results = []
-    for asked in request.partitions:
+
+    def decide(name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
         try:
-            _check_named_once(asked, named)
-            topic, partition = find_partition(image, asked.topic, asked.partition)
-            if asked.cancels:
+            _check_named_once(name, asked, named)
+            topic, partition = find_partition(image, name, asked.partition_index)
+            if asked.replicas is None:
                 changes = _cancelled(image, topic, partition, defaults)
             else:
-                _check_target(image, topic, partition, asked, request.allow_replication_factor_change, defaults)
-                changes = _begun(image, topic, partition, asked, defaults)
+                factor_may_change = request.allow_replication_factor_change
+                _check_target(image, topic, partition, asked.replicas, factor_may_change, defaults)
+                changes = _begun(image, topic, partition, asked.replicas, defaults)
         except Refusal as refusal:
-            results.append(_result(asked, refusal.error_code, refusal.message))
-        else:
-            records += changes
-            results.append(_result(asked, ErrorCode.NONE, ""))
-    return Decision(records=records, response=AlterPartitionReassignmentsResponse(results=results))
+            return refused_reassignment(asked, refusal)
+        records.extend(changes)
+        return ReassignablePartitionResponse(
+            partition_index=asked.partition_index, error_code=ErrorCode.NONE, error_message=None
+        )
+
+    responses = tuple(
+        ReassignableTopicResponse(
+            name=topic.name, partitions=tuple(decide(topic.name, each) for each in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=responses,
+    )
+    return Decision(records=records, response=response)
+
+
+def refused_reassignment(asked: ReassignablePartition, refusal: Refusal) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_code=refusal.error_code, error_message=refusal.message
+    )
 
 
 def completed(
@@ -113,19 +139,26 @@ def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Return the reassignments under way; partitions that are not being reassigned or do not exist are left out."""
-    wanted = {(asked.topic, asked.partition) for asked in request.partitions}
-    found = [
-        OngoingReassignment(
-            topic=name,
-            partition=partition.partition,
-            replicas=list(partition.replicas),
-            adding_replicas=list(partition.adding_replicas),
-            removing_replicas=list(partition.removing_replicas),
-        )
-        for name, partition in _under_way(image)
-        if request.all_partitions or (name, partition.partition) in wanted
-    ]
-    return ListPartitionReassignmentsResponse(partitions=found)
+    wanted = None if request.topics is None else _named(request.topics)
+    found: dict[str, list[OngoingPartitionReassignment]] = {}
+    for name, partition in _under_way(image):
+        if wanted is None or (name, partition.partition) in wanted:
+            found.setdefault(name, []).append(_described(partition))
+    topics = (OngoingTopicReassignment(name=name, partitions=tuple(each)) for name, each in found.items())
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=tuple(topics))
+
+
+def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> set[tuple[str, int]]:
+    return {(topic.name, partition) for topic in topics for partition in topic.partition_indexes}
+
+
+def _described(partition: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=partition.partition,
+        replicas=tuple(partition.replicas),
+        adding_replicas=tuple(partition.adding_replicas),
+        removing_replicas=tuple(partition.removing_replicas),
+    )
 
 
 def _under_way(image: MetadataImage) -> Iterator[tuple[str, PartitionImage]]:
@@ -140,21 +173,21 @@ def _under_way(image: MetadataImage) -> Iterator[tuple[str, PartitionImage]]:
 
 
 def _begun(
-    image: MetadataImage, topic: TopicImage, partition: PartitionImage, asked: Reassignment, defaults: TopicConfig
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, replicas: Sequence[int], defaults: TopicConfig
 ) -> list[PartitionChanged]:
-    target = tuple(BrokerId(replica) for replica in asked.replicas)
+    target = tuple(map(BrokerId, replicas))
     original = partition.original_replicas
     removing = _without(original, target)
-    replicas = (*target, *removing)
+    kept = (*target, *removing)
     # Replicas that an earlier target added and this one does not have are removed at once.
-    isr = _without(partition.isr, _without(partition.replicas, replicas)) or _eligible(image, partition, replicas)
+    isr = _without(partition.isr, _without(partition.replicas, kept)) or _eligible(image, partition, kept)
     if not isr:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"only brokers {list(partition.isr)} are in sync, which an earlier reassignment added: keep one of them in "
             "the target, or wait until others are in sync",
         )
-    layout = _Layout(replicas=replicas, adding=_without(target, original), removing=removing, isr=isr)
+    layout = _Layout(replicas=kept, adding=_without(target, original), removing=removing, isr=isr)
     return _change(image, topic, partition, layout.completed(), defaults)
 
 
@@ -227,28 +260,27 @@ def _can_lead(image: MetadataImage, layout: _Layout) -> CanLead:
 # --- checks --------------------------------------------------------------------------------------------------
 
 
-def _check_named_once(asked: Reassignment, named: Counter[tuple[str, int]]) -> None:
-    times = named[asked.topic, asked.partition]
+def _check_named_once(topic: str, asked: ReassignablePartition, named: Counter[tuple[str, int]]) -> None:
+    times = named[topic, asked.partition_index]
     if times > 1:
-        problem = f"partition {asked.partition} of topic '{asked.topic[:300]}' is in the request {times} times"
+        problem = f"partition {asked.partition_index} of topic '{topic[:300]}' is in the request {times} times"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    if asked.cancels and asked.replicas:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "a cancelled reassignment has no new replicas: leave them out")
 
 
 def _check_target(
     image: MetadataImage,
     topic: TopicImage,
     partition: PartitionImage,
-    asked: Reassignment,
+    target: Sequence[int],
     allows_replication_factor_change: bool,
     defaults: TopicConfig,
 ) -> None:
-    target = asked.replicas
     if not target:
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the target has no replicas: name at least one broker")
     if len(set(target)) < len(target):
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {target} name a broker twice: name it once")
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(target)} name a broker twice: name it once"
+        )
     registered = {replica: image.broker(BrokerId(replica)) for replica in target}
     unknown = sorted(replica for replica, broker in registered.items() if broker is None)
     if unknown:
@@ -274,9 +306,3 @@ def _check_target(
 
 def _without(replicas: Sequence[BrokerId], others: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
     return tuple(replica for replica in replicas if replica not in others)
-
-
-def _result(asked: Reassignment, error_code: ErrorCode, error_message: str) -> PartitionResult:
-    return PartitionResult(
-        topic=asked.topic, partition=asked.partition, error_code=error_code, error_message=error_message
-    )

@@ -1,4 +1,4 @@
-"""Requests of operators about brokers, and their responses: describe, fence, unfence, unregister."""
+"""Requests of operators about brokers, and their responses: describe, fence, unfence. Kafka has none of these."""
 
 from __future__ import annotations
 
@@ -52,11 +52,6 @@ class FenceBrokerRequest(Struct, frozen=True, kw_only=True):
 
 
 class UnfenceBrokerRequest(Struct, frozen=True, kw_only=True):
-    broker_id: int
-    timeout_ms: int
-
-
-class UnregisterBrokerRequest(Struct, frozen=True, kw_only=True):
     broker_id: int
     timeout_ms: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import brokers, features, log_directories, partitions
+from kraft.model import brokers, features
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
@@ -16,12 +16,23 @@ from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraft.wire.schema.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.wire.schema.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kraft.wire.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
@@ -46,18 +57,18 @@ INIT_TEMPORARY_PRODUCER_ID: Final = Call(
 
 _ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")
 
-ELECT_LEADERS: Final = Call(_ADMIN, "ElectLeaders", partitions.ElectLeadersRequest, partitions.ElectLeadersResponse)
+ELECT_LEADERS: Final = Call(_ADMIN, "ElectLeaders", ElectLeadersRequest, ElectLeadersResponse)
 ALTER_PARTITION_REASSIGNMENTS: Final = Call(
     _ADMIN,
     "AlterPartitionReassignments",
-    partitions.AlterPartitionReassignmentsRequest,
-    partitions.AlterPartitionReassignmentsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
 )
 LIST_PARTITION_REASSIGNMENTS: Final = Call(
     _ADMIN,
     "ListPartitionReassignments",
-    partitions.ListPartitionReassignmentsRequest,
-    partitions.ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 DESCRIBE_CONFIGS: Final = Call(_ADMIN, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse)
 INCREMENTAL_ALTER_CONFIGS: Final = Call(
@@ -69,7 +80,7 @@ DESCRIBE_BROKERS: Final = Call(
 )
 FENCE_BROKER: Final = Call(_ADMIN, "FenceBroker", brokers.FenceBrokerRequest, brokers.BrokerActionResult)
 UNFENCE_BROKER: Final = Call(_ADMIN, "UnfenceBroker", brokers.UnfenceBrokerRequest, brokers.BrokerActionResult)
-UNREGISTER_BROKER: Final = Call(_ADMIN, "UnregisterBroker", brokers.UnregisterBrokerRequest, brokers.BrokerActionResult)
+UNREGISTER_BROKER: Final = Call(_ADMIN, "UnregisterBroker", UnregisterBrokerRequest, UnregisterBrokerResponse)
 DESCRIBE_FEATURES: Final = Call(
     _ADMIN, "DescribeFeatures", features.DescribeFeaturesRequest, features.DescribeFeaturesResponse
 )
@@ -79,9 +90,4 @@ DESCRIBE_CLIENT_QUOTAS: Final = Call(
 )
 ALTER_CLIENT_QUOTAS: Final = Call(_ADMIN, "AlterClientQuotas", AlterClientQuotasRequest, AlterClientQuotasResponse)
 DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", DescribeQuorumRequest, QuorumDescription)
-DESCRIBE_LOG_DIRECTORIES: Final = Call(
-    _ADMIN,
-    "DescribeLogDirectories",
-    log_directories.DescribeLogDirectoriesRequest,
-    log_directories.DescribeLogDirectoriesResponse,
-)
+DESCRIBE_LOG_DIRS: Final = Call(_ADMIN, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse)

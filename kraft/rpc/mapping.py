@@ -11,16 +11,14 @@ fields raises TypeError then. The fields of one of Kafka's messages are those of
   be `optional`.
 - A UUID is 16 bytes. None at all are the UUID that means none.
 
-The types of a Struct's fields are numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID`, values,
-`T | None` of these (an optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or to
-bytes.
+The types of a Struct's fields are numbers, strings, bytes, booleans, `ErrorCode`, `UUID`, values, `T | None` of these
+(an optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or to bytes.
 """
 
 from __future__ import annotations
 
 from collections import abc
 from collections.abc import Callable, Container, Iterator
-from enum import IntEnum
 from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -174,8 +172,6 @@ def _annotated(hint: Any) -> Scalar | type[Any]:
         return Scalar(_uuid_bytes, _uuid)
     if hint is ErrorCode:
         return Scalar(int, error_code)
-    if isinstance(hint, type) and issubclass(hint, IntEnum):
-        return Scalar(int, hint)
     # Protobuf returns bytes, and accepts any buffer.
     if hint in (int, str, bytes, bool, float) or hint == Buffer:
         return SAME

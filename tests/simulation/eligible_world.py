@@ -27,13 +27,13 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, DirectoryId, LeaderEpoch
-from kraft.model.partitions import (
+from kraft.model.partitions import ElectionType
+from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
-    ElectionType,
-    ElectLeadersRequest,
-    PartitionName,
-    Reassignment,
+    ReassignablePartition,
+    ReassignableTopic,
 )
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, registration, with_topic
 
 BROKERS = (1, 2, 3, 4)
@@ -227,14 +227,14 @@ class World:
     # --- operators -------------------------------------------------------------------------------------------
 
     def elect_preferred(self) -> None:
-        names = [PartitionName(topic="orders", partition=0)]
-        request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=names, timeout_ms=1)
+        topics = (TopicPartitions(topic="orders", partitions=(0,)),)
+        request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=topics)
         self._apply(election_decisions.elect_leaders(self.image, request, defaults=self.defaults))
 
     def reassign(self, *target: int) -> None:
         """Reassign to these brokers; with none, cancel the current reassignment."""
-        asked = Reassignment(topic="orders", partition=0, replicas=list(target), cancels=not target)
-        request = AlterPartitionReassignmentsRequest(partitions=[asked], timeout_ms=1)
+        asked = ReassignablePartition(partition_index=0, replicas=target or None)
+        request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name="orders", partitions=(asked,)),))
         self._apply(reassignment.alter_partition_reassignments(self.image, request, defaults=self.defaults))
 
     def restart_with_minimum(self, minimum: int) -> None:

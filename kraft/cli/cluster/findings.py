@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraft.cli.transactions.hanging import OpenTransaction
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription, QuorumMember
-    from kraft.model.log_directories import LogDirectoryDescription
+    from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
 
 LAG_MS_MAX: Final = 10_000
 """A voter that has not held all entries for longer lags."""
@@ -56,7 +56,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     quorum: QuorumDescription
     brokers: Sequence[BrokerDescription]
     partitions: Sequence[Shown]
-    directories: Mapping[int, Sequence[LogDirectoryDescription] | KraftError]
+    directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]
     fenced: Mapping[int, KraftError | None]
     hanging: Sequence[OpenTransaction]
     unknown: Mapping[str, str]
@@ -160,7 +160,7 @@ def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:
 
 
 def _of_directories(
-    directories: Mapping[int, Sequence[LogDirectoryDescription] | KraftError],
+    directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError],
 ) -> Iterator[Finding]:
     for broker_id, outcome in sorted(directories.items()):
         for each in () if isinstance(outcome, KraftError) else outcome:
@@ -168,16 +168,16 @@ def _of_directories(
                 yield Finding(
                     severity=Severity.WARNING,
                     subject="disk",
-                    what=f"log directory {each.directory} of broker {broker_id} has failed: {each.reason}",
+                    what=f"log directory {each.log_dir} of broker {broker_id} has failed: {each.reason}",
                     remedy="mend or replace the disk, 'kraft storage format' a new directory, restart the broker",
-                    names=[each.directory],
+                    names=[each.log_dir],
                 )
             elif each.reason:
                 yield Finding(
                     severity=Severity.CRITICAL,
                     subject="disk",
-                    what=f"broker {broker_id} refuses appends in {each.directory}: {each.reason}",
-                    names=[each.directory],
+                    what=f"broker {broker_id} refuses appends in {each.log_dir}: {each.reason}",
+                    names=[each.log_dir],
                 )
 
 

@@ -12,7 +12,7 @@ from kraft.cli.printing import print_json
 from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
-    from kraft.client import Admin, OngoingReassignment
+    from kraft.client import Admin, OngoingPartitionReassignment
     from kraft.model.metadata import PartitionMetadata
     from kraft.model.topics import TopicDescription
     from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
@@ -23,7 +23,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     topic: str
     partition: PartitionMetadata
-    reassignment: OngoingReassignment | None
+    reassignment: OngoingPartitionReassignment | None
     min_insync_replicas: int
 
     @property
@@ -95,7 +95,7 @@ def _in(
     condition: Condition,
     configs: Mapping[str, Sequence[DescribeConfigsResourceResult]],
     description: TopicDescription,
-    reassignments: Mapping[TopicPartition, OngoingReassignment],
+    reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> list[PartitionMetadata]:
     topic = description.metadata.topic
     min_isr = _min_insync_replicas(configs[topic]) if condition in _BY_MIN_ISR else 0
@@ -125,13 +125,13 @@ def _min_insync_replicas(configs: Sequence[DescribeConfigsResourceResult]) -> in
 
 
 def reassignment_of(
-    reassignments: Mapping[TopicPartition, OngoingReassignment],
+    reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
     description: TopicDescription,
     partition: PartitionMetadata,
-) -> OngoingReassignment | None:
+) -> OngoingPartitionReassignment | None:
     """Return the partition's reassignment, unless it was completed meanwhile."""
     found = reassignments.get(TopicPartition(description.metadata.topic, partition.partition))
-    return found if found is not None and found.replicas == partition.replicas else None
+    return found if found is not None and found.replicas == tuple(partition.replicas) else None
 
 
 def _not_default(configs: Sequence[DescribeConfigsResourceResult]) -> dict[str, str | None]:
@@ -144,7 +144,7 @@ def _not_default(configs: Sequence[DescribeConfigsResourceResult]) -> dict[str, 
 def _print_topic(
     description: TopicDescription,
     configs: Mapping[str, str | None],
-    reassignments: Mapping[TopicPartition, OngoingReassignment],
+    reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> None:
     metadata = description.metadata
     in_words = ",".join(f"{key}={value}" for key, value in configs.items())
@@ -156,7 +156,7 @@ def _print_topic(
 
 
 def _replication_factor(
-    description: TopicDescription, reassignments: Mapping[TopicPartition, OngoingReassignment]
+    description: TopicDescription, reassignments: Mapping[TopicPartition, OngoingPartitionReassignment]
 ) -> int:
     return max(
         (
@@ -172,7 +172,9 @@ def _replication_factor(
     )
 
 
-def _print_partition(topic: str, partition: PartitionMetadata, reassignment: OngoingReassignment | None) -> None:
+def _print_partition(
+    topic: str, partition: PartitionMetadata, reassignment: OngoingPartitionReassignment | None
+) -> None:
     leader = partition.leader_id if partition.leader_id >= 0 else "none"
     moving = ""
     if reassignment is not None:
@@ -191,7 +193,7 @@ def _as_json(
     description: TopicDescription,
     configs: Mapping[str, str | None],
     partitions: Sequence[PartitionMetadata],
-    reassignments: Mapping[TopicPartition, OngoingReassignment],
+    reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> dict[str, Any]:
     metadata = description.metadata
     shown = []

@@ -17,7 +17,7 @@ from kraft.model.errors import KraftError, Refusal
 from kraft.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
-    from kraft.client import Admin, OngoingReassignment
+    from kraft.client import Admin, OngoingPartitionReassignment
 
 TOPICS_FILE = "--topics-to-move-json-file"
 ASSIGNMENT_FILE = "--reassignment-json-file"
@@ -216,7 +216,7 @@ def _check_all(doing: str, outcome: Mapping[TopicPartition, Refusal | None]) -> 
 
 
 def _status(
-    name: TopicPartition, wanted: Sequence[int], current: Sequence[int], under_way: OngoingReassignment | None
+    name: TopicPartition, wanted: Sequence[int], current: Sequence[int], under_way: OngoingPartitionReassignment | None
 ) -> dict[str, Any]:
     settled = "completed" if current == wanted else "not active"
     status = settled if under_way is None else "in progress"

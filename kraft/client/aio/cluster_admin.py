@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
@@ -12,20 +12,18 @@ from kraft.model.brokers import (
     DescribeBrokersRequest,
     FenceBrokerRequest,
     UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
 )
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
-from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
 from kraft.model.metadata import MetadataResponse
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_BROKERS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_FEATURES,
-    DESCRIBE_LOG_DIRECTORIES,
+    DESCRIBE_LOG_DIRS,
     FENCE_BROKER,
     UNFENCE_BROKER,
     UNREGISTER_BROKER,
@@ -40,6 +38,8 @@ from kraft.wire.schema.alter_client_quotas import (
 )
 from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
@@ -56,13 +56,13 @@ async def describe_brokers(
 
 async def describe_log_directories(
     admin: AdminClient, *, with_replicas: bool = True, timeout_ms: int | None = None
-) -> dict[int, list[LogDirectoryDescription] | KraftError]:
+) -> dict[int, Sequence[DescribeLogDirsResult] | KraftError]:
     """Return the log directories of every broker in service, or its error, by broker id."""
-    request = DescribeLogDirectoriesRequest(partitions=[], all_partitions=with_replicas)
-    call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRECTORIES, request, timeout_ms)
+    request = DescribeLogDirsRequest(topics=None if with_replicas else ())
+    call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRS, request, timeout_ms)
     outcomes = await admin.calls.watched(call, timeout_ms)
     return {
-        broker_id: outcome if isinstance(outcome, KraftError) else outcome.directories
+        broker_id: outcome if isinstance(outcome, KraftError) else outcome.results
         for broker_id, outcome in outcomes.items()
     }
 
@@ -90,13 +90,10 @@ async def unfence_broker(admin: AdminClient, broker_id: int, *, timeout_ms: int 
     )
 
 
-async def unregister_broker(admin: AdminClient, broker_id: int, *, timeout_ms: int | None = None) -> BrokerActionResult:
+async def unregister_broker(admin: AdminClient, broker_id: int, *, timeout_ms: int | None = None) -> None:
     """Remove the registration of a broker. Raises the Refusal if the broker runs or holds replicas."""
-    return await admin.calls.change(
-        UNREGISTER_BROKER,
-        lambda attempt_ms: UnregisterBrokerRequest(broker_id=broker_id, timeout_ms=attempt_ms),
-        timeout_ms,
-    )
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    await admin.calls.change(UNREGISTER_BROKER, lambda _: request, timeout_ms)
 
 
 async def describe_features(admin: AdminClient, *, timeout_ms: int | None = None) -> DescribeFeaturesResponse:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
-from kraft.client.cluster.any_broker import check
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.partitions import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectionType,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    OngoingReassignment,
-    PartitionName,
-    PartitionResult,
-    Reassignment,
-)
+from kraft.model.partitions import ElectionType
 from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
+from kraft.wire.schema.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kraft.wire.schema.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+)
 
 
 async def elect_leaders(
@@ -35,14 +34,20 @@ async def elect_leaders(
     A partition that needs no election has ELECTION_NOT_NEEDED; without `partitions` it is left out. An unclean
     election loses the records that the new leader does not have.
     """
-    names = _names(partitions)
-
-    def request_of(attempt_ms: int) -> ElectLeadersRequest:
-        return ElectLeadersRequest(
-            election_type=election_type, partitions=names, all_partitions=partitions is None, timeout_ms=attempt_ms
-        )
-
-    return _refusals((await admin.calls.change(ELECT_LEADERS, request_of, timeout_ms, _check)).results)
+    named = None if partitions is None else _by_topic(partitions)
+    topics = None if named is None else tuple(TopicPartitions(topic=each, partitions=named[each]) for each in named)
+    response = await admin.calls.change(
+        ELECT_LEADERS,
+        lambda attempt_ms: ElectLeadersRequest(
+            election_type=election_type, topic_partitions=topics, timeout_ms=attempt_ms
+        ),
+        timeout_ms,
+    )
+    return {
+        TopicPartition(topic.topic, each.partition_id): _refusal(each.error_code, each.error_message)
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+    }
 
 
 async def alter_partition_reassignments(
@@ -56,44 +61,54 @@ async def alter_partition_reassignments(
 
     Returns each partition's Refusal or None. `list_partition_reassignments` returns those not yet complete.
     """
-    wanted = [
-        Reassignment(
-            topic=each.topic, partition=each.partition, replicas=list(replicas or ()), cancels=replicas is None
+    topics = tuple(
+        ReassignableTopic(
+            name=topic,
+            partitions=tuple(_reassignable(each, reassignments[TopicPartition(topic, each)]) for each in numbers),
         )
-        for each, replicas in reassignments.items()
-    ]
-
-    def request_of(attempt_ms: int) -> AlterPartitionReassignmentsRequest:
-        return AlterPartitionReassignmentsRequest(
-            partitions=wanted,
+        for topic, numbers in _by_topic(reassignments).items()
+    )
+    response = await admin.calls.change(
+        ALTER_PARTITION_REASSIGNMENTS,
+        lambda attempt_ms: AlterPartitionReassignmentsRequest(
             timeout_ms=attempt_ms,
             allow_replication_factor_change=allow_replication_factor_change,
-        )
-
-    return _refusals((await admin.calls.change(ALTER_PARTITION_REASSIGNMENTS, request_of, timeout_ms, _check)).results)
+            topics=topics,
+        ),
+        timeout_ms,
+    )
+    return {
+        TopicPartition(topic.name, each.partition_index): _refusal(each.error_code, each.error_message)
+        for topic in response.responses
+        for each in topic.partitions
+    }
 
 
 async def list_partition_reassignments(
     admin: AdminClient, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
-) -> dict[TopicPartition, OngoingReassignment]:
+) -> dict[TopicPartition, OngoingPartitionReassignment]:
     """Return the reassignments in progress: of these partitions, or of the whole cluster."""
-    request = ListPartitionReassignmentsRequest(partitions=_names(partitions), all_partitions=partitions is None)
-    found = (await admin.calls.ask(LIST_PARTITION_REASSIGNMENTS, request, timeout_ms)).partitions
-    return {TopicPartition(each.topic, each.partition): each for each in found}
+    named = None if partitions is None else _by_topic(partitions)
+    topics = (
+        None
+        if named is None
+        else tuple(ListPartitionReassignmentsTopics(name=each, partition_indexes=named[each]) for each in named)
+    )
+    request = ListPartitionReassignmentsRequest(topics=topics)
+    found = (await admin.calls.ask(LIST_PARTITION_REASSIGNMENTS, request, timeout_ms)).topics
+    return {TopicPartition(topic.name, each.partition_index): each for topic in found for each in topic.partitions}
 
 
-def _check(response: ElectLeadersResponse | AlterPartitionReassignmentsResponse) -> None:
-    check(response.error_code, response.error_message)
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    return {topic: tuple(numbers) for topic, numbers in topics.items()}
 
 
-def _names(partitions: Iterable[TopicPartition] | None) -> list[PartitionName]:
-    return [PartitionName(topic=each.topic, partition=each.partition) for each in partitions or ()]
+def _reassignable(partition: int, replicas: Sequence[int] | None) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=partition, replicas=None if replicas is None else tuple(replicas))
 
 
-def _refusals(results: list[PartitionResult]) -> dict[TopicPartition, Refusal | None]:
-    return {
-        TopicPartition(result.topic, result.partition): None
-        if result.error_code is ErrorCode.NONE
-        else Refusal(result.error_code, result.error_message)
-        for result in results
-    }
+def _refusal(code: int, message: str | None) -> Refusal | None:
+    return None if code == ErrorCode.NONE else Refusal(error_code(code), message or "")

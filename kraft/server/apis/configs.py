@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from kraft.metadata.config_decisions import alter_configs, incremental_alter_configs
 from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, Side
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
+from kraft.server.apis.sides import Side
 from kraft.server.handlers import configs, describe_configs, list_config_resources
 from kraft.wire.api_keys import ApiKey
 

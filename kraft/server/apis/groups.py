@@ -14,8 +14,9 @@ from kraft.rpc.group_calls import (
     OFFSET_DELETE,
     TXN_OFFSET_COMMIT,
 )
-from kraft.server.apis.api import Api, BrokerSide, DecidedBy, Handler, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
 from kraft.server.apis.handlers import never_refused
+from kraft.server.apis.sides import BrokerSide
 from kraft.server.handlers import committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 

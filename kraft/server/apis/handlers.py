@@ -10,7 +10,8 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
-from kraft.server.apis.api import BrokerSide, ControllerSide, Handler, Side
+from kraft.server.apis.api import Handler
+from kraft.server.apis.sides import BrokerSide, ControllerSide, Side
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -1,15 +1,27 @@
-"""APIs about the replicas of partitions, which their leaders answer, or each broker of its own."""
+"""APIs about the replicas of partitions: their records, which leaders know, their places, and who leads."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
-from kraft.rpc.calls import DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH
+from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.rpc.calls import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DELETE_RECORDS,
+    DESCRIBE_AWAITED_REPLICAS,
+    DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
+    LIST_PARTITION_REASSIGNMENTS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
-from kraft.server.apis.handlers import never_refused
+from kraft.server.apis.handlers import from_metadata, never_refused
+from kraft.server.handlers import partition_changes
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
+from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.wire.api_keys import ApiKey
@@ -47,5 +59,50 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         ),
         needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
         refused=never_refused,
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_LOG_DIRS,
+        call=DESCRIBE_LOG_DIRS,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: (
+            DescribeLogDirectoriesHandler(broker.directories, broker.partitions, broker.shortage_of).handle
+        ),
+        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+    ),
+    Api(
+        call=DESCRIBE_AWAITED_REPLICAS,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.awaited_replicas.handle,
+        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+    ),
+    Api(
+        key=ApiKey.ELECT_LEADERS,
+        call=ELECT_LEADERS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: partial(partition_changes.elect, broker.forwarder, broker.topic_defaults),
+        at_controller=lambda controller: partial(
+            partition_changes.decide_elections, controller.decisions, controller.topic_defaults
+        ),
+        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        refused=partition_changes.elections_refused,
+    ),
+    Api(
+        key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        call=ALTER_PARTITION_REASSIGNMENTS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: partial(partition_changes.reassign, broker.forwarder, broker.topic_defaults),
+        at_controller=lambda controller: partial(
+            partition_changes.decide_reassignments, controller.decisions, controller.topic_defaults
+        ),
+        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        refused=partition_changes.reassignments_refused,
+    ),
+    Api(
+        key=ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        call=LIST_PARTITION_REASSIGNMENTS,
+        decided_by=DecidedBy.BROKER,
+        handler=from_metadata(list_partition_reassignments),
+        at_controller=from_metadata(list_partition_reassignments),
+        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
     ),
 )

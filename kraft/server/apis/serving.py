@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import Call, Served
-from kraft.server.apis.api import Api, BrokerSide, ControllerSide, VisibleTo
+from kraft.server.apis.api import Api, VisibleTo
+from kraft.server.apis.sides import BrokerSide, ControllerSide
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.requests import Api as KafkaApi

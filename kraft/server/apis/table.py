@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.server.apis.api import Api
+from kraft.server.apis.brokers import BROKER_APIS
 from kraft.server.apis.cluster import CLUSTER_APIS
 from kraft.server.apis.configs import CONFIG_APIS
 from kraft.server.apis.groups import GROUP_APIS
@@ -21,5 +22,6 @@ APIS: Final[tuple[Api[Any, Any], ...]] = (
     *CONFIG_APIS,
     *GROUP_APIS,
     *TRANSACTION_APIS,
+    *BROKER_APIS,
     *CLUSTER_APIS,
 )

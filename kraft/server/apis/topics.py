@@ -1,4 +1,4 @@
-"""APIs for topics: their creation and deletion, and more partitions."""
+"""APIs for topics: their creation and deletion, more partitions, and descriptions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.topic_deletion import delete_topics
-from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
+from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
 from kraft.server.apis.handlers import decided, forwarded
+from kraft.server.apis.sides import Side
 from kraft.server.handlers import topics
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.handlers.describe_topics import describe_topics
 from kraft.wire.api_keys import ApiKey
+
+
+def _describe_topics(side: Side) -> Handler[Any, Any]:
+    return lambda request: describe_topics(side.image(), request)
+
 
 TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
@@ -47,5 +54,12 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
         needs=(Permission(Operation.ALTER, Resource.TOPIC),),
         refused=topics.partitions_refused,
+    ),
+    Api(
+        call=DESCRIBE_TOPICS,
+        decided_by=DecidedBy.BROKER,
+        handler=_describe_topics,
+        at_controller=_describe_topics,
+        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC), Permission(Operation.DESCRIBE_CONFIGS, Resource.TOPIC)),
     ),
 )

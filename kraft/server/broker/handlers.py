@@ -12,9 +12,8 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
-from kraft.server.apis.api import BrokerSide
+from kraft.server.apis.sides import BrokerSide
 from kraft.server.broker.coordinators import BrokerCoordinators
-from kraft.server.broker.forwarded import forwarded_handlers
 from kraft.server.broker.kafka import KafkaListeners
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
@@ -23,12 +22,10 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
-from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
-from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
@@ -98,6 +95,8 @@ class BrokerApis:
             partitions=self._logs.partitions,
             directories=self._logs.directories,
             mover=self._replicas.mover,
+            shortage_of=self._logs.disk_space.shortage,
+            awaited_replicas=self.handlers.awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,
             listener=GRPC,
             internal_topics=self._coordinators.topics,
@@ -115,7 +114,7 @@ class BrokerApis:
     @cached_property
     def handlers(self) -> BrokerHandlers:
         config, metadata, logs = self._config, self._metadata, self._logs
-        partitions, controllers, image = logs.partitions, metadata.controllers, metadata.image
+        partitions, controllers = logs.partitions, metadata.controllers
         transactions = self._coordinators.transactions
         verification = ProduceVerification(
             partitions, transactions.verifier.verify, is_enabled=config.transaction_verification.enabled
@@ -131,13 +130,8 @@ class BrokerApis:
             metadata=self._metadata_handler(GRPC),
             groups=self._coordinators.group_handlers(),
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
-            forwarded=forwarded_handlers(config, self._forwarder),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
-            queries=MetadataQueries(image),
             replica_fetch=ReplicaFetchHandler(partitions),
-            describe_log_directories=DescribeLogDirectoriesHandler(
-                logs.directories, partitions, logs.disk_space.shortage
-            ),
         )
 
     def _metadata_handler(self, listener: str) -> MetadataHandler:

@@ -8,8 +8,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.list_offsets import ListOffsetsRequest
-from kraft.model.log_directories import DescribeLogDirectoriesRequest, DescribeLogDirectoriesResponse
-from kraft.rpc.calls import DESCRIBE_LOG_DIRECTORIES, LIST_OFFSETS
+from kraft.rpc.calls import DESCRIBE_LOG_DIRS, LIST_OFFSETS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.frame_exchange import ExchangeLink
 from kraft.rpc.peers import Connections, NotAdmitted, NotServed, Peer, Unreachable
@@ -18,6 +17,7 @@ from kraft.server.config.values import CONTROLLER, GRPC, host_and_port
 from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.fetcher import LeaderLink
 from kraft.server.replica.lagging_followers import ANSWER_MAX_S
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 
 class OtherBrokers:
@@ -48,14 +48,12 @@ class OtherBrokers:
         except Unreachable as error:
             raise LeaderLost(str(error)) from error
 
-    async def log_directories(
-        self, broker_id: BrokerId, request: DescribeLogDirectoriesRequest
-    ) -> DescribeLogDirectoriesResponse:
+    async def log_directories(self, broker_id: BrokerId, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the broker's log directories. Raises Unreachable, or the Refusal that ended the call."""
         peer = self._peer(broker_id)
         if peer is None:
             raise Unreachable(f"broker {broker_id}", "the metadata has no address of it")
-        return await peer.call(DESCRIBE_LOG_DIRECTORIES, request, ANSWER_MAX_S)
+        return await peer.call(DESCRIBE_LOG_DIRS, request, ANSWER_MAX_S)
 
     def _peer(self, broker_id: BrokerId) -> Peer | None:
         registration = self._image().broker(broker_id)

@@ -17,8 +17,8 @@ from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.voter_resources import VoterResources
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
-from kraft.server.apis.api import ControllerSide
 from kraft.server.apis.serving import controller_calls
+from kraft.server.apis.sides import ControllerSide
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
@@ -72,6 +72,7 @@ class ControllerNode:
             decisions=host,
             entropy=world.entropy,
             features_of_others=voters.of_controllers_only,
+            has_live_session=self._controller.watch.has_live_session,
         )
         self.calls: list[Served] = [*self._controller.served(), *controller_calls(side)]
 

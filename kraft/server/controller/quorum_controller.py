@@ -30,9 +30,6 @@ from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
-from kraft.server.handlers.brokers import ControllerBrokersHandler
-from kraft.server.handlers.metadata_queries import MetadataQueries
-from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
 from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
@@ -73,7 +70,7 @@ class QuorumController:
         self._quorum: Quorum | None = None
         self._activated = asyncio.Event()
         self.host = StateMachineHost(self._on_leadership)
-        self._watch = BrokerWatch(
+        self.watch = BrokerWatch(
             self.host,
             clock,
             session_timeout_ms=config.broker_session_timeout_ms,
@@ -84,16 +81,11 @@ class QuorumController:
         self.cluster_calls = ClusterCalls(
             config.cluster_id,
             self.host,
-            self._watch,
+            self.watch,
             self._view,
             topic_defaults=self.topic_defaults,
             newcomers=self._newcomers,
         )
-        self.brokers = ControllerBrokersHandler(
-            self.host, has_live_session=self._watch.has_live_session, topic_defaults=self.topic_defaults
-        )
-        self._partition_changes = ControllerPartitionChangesHandler(self.host, topic_defaults=self.topic_defaults)
-        self._queries = MetadataQueries(lambda: self.host.image)
         self._leader_balance = LeaderBalance(
             self.host, clock, config.elections, topic_defaults=self.topic_defaults, newcomers=self._newcomers
         )
@@ -107,7 +99,7 @@ class QuorumController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.host.run())
             tasks.create_task(self._check_regularly())
-            tasks.create_task(self._watch.run())
+            tasks.create_task(self.watch.run())
             tasks.create_task(self._leader_balance.run())
 
     # --- leadership ---
@@ -115,7 +107,7 @@ class QuorumController:
     def _on_leadership(self, active: bool) -> None:
         log.info("controller activated" if active else "controller deactivated", node=self._config.node_id)
         self._view.reset()
-        self._watch.leadership_changed(active)
+        self.watch.leadership_changed(active)
         if active:
             self._activated.set()
             self._leader_balance.restart()
@@ -134,7 +126,7 @@ class QuorumController:
         try:
             if not self.host.image.cluster_id:
                 await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
-            await self._watch.fence_expired()
+            await self.watch.fence_expired()
         except Refusal as refusal:
             log.info("leadership lost before expired brokers were fenced", reason=refusal.message)
 
@@ -167,9 +159,6 @@ class QuorumController:
         return [
             *self.cluster_calls.served(),
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
-            *self.brokers.served(),
-            *self._partition_changes.served(),
-            *self._queries.served(),
         ]
 
 

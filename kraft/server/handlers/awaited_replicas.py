@@ -13,8 +13,6 @@ from kraft.model.awaited_replicas import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.rpc.call import Served
-from kraft.rpc.calls import DESCRIBE_AWAITED_REPLICAS
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -62,6 +60,3 @@ class AwaitedReplicasHandler:
             return refusal.message
         awaited = self._in_words(held, Offset(held.log.log_end_offset + 1))
         return f"{refusal.message}; the partition {awaited}" if awaited else refusal.message
-
-    def served(self) -> list[Served]:
-        return [DESCRIBE_AWAITED_REPLICAS.served_by(self.handle)]

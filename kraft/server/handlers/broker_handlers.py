@@ -6,34 +6,17 @@ from msgspec import Struct
 
 from kraft.rpc.call import Served
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
-from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
-from kraft.server.handlers.metadata_queries import MetadataQueries
-from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-
-
-class ForwardedHandlers(Struct, frozen=True, kw_only=True):
-    """Handlers that forward to the active controller and answer once this broker has applied its decision too."""
-
-    partition_changes: PartitionChangesHandler
-    brokers: BrokersHandler
-
-    def served(self) -> list[Served]:
-        return [
-            *self.partition_changes.served(),
-            *self.brokers.served(),
-        ]
 
 
 class GroupHandlers(Struct, frozen=True, kw_only=True):
@@ -62,25 +45,18 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
 
     groups: GroupHandlers
     list_offsets: ListOffsetsHandler
-    forwarded: ForwardedHandlers
     quorum: QuorumHandler
-    queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
-    describe_log_directories: DescribeLogDirectoriesHandler
 
     def served(self) -> list[Served]:
         """Return the calls of the GRPC listener."""
         return [
             *self.produce.served(),
-            *self.awaited_replicas.served(),
             *self.fetch.served(),
             *self.plain_records.served(),
             *self.metadata.served(),
             *self.groups.served(),
             *self.list_offsets.served(),
-            *self.forwarded.served(),
             *self.quorum.served(),
-            *self.queries.served(),
             *self.replica_fetch.served(),
-            *self.describe_log_directories.served(),
         ]

@@ -6,22 +6,24 @@ Source: KIP-113, KIP-827.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LogDirectory
-from kraft.model.log_directories import (
-    DescribeLogDirectoriesRequest,
-    DescribeLogDirectoriesResponse,
-    LogDirectoryDescription,
-    ReplicaSize,
-)
-from kraft.rpc.call import Served
-from kraft.rpc.calls import DESCRIBE_LOG_DIRECTORIES
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_move import ReplicaMove
+from kraft.wire.schema.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+_Topics = dict[str, list[DescribeLogDirsPartition]]
 
 UNKNOWN_SPACE = (-1, -1)
 
@@ -49,45 +51,41 @@ class DescribeLogDirectoriesHandler:
         self._shortage_of = shortage_of
         self._space = space
 
-    def handle(self, request: DescribeLogDirectoriesRequest) -> list[LogDirectoryDescription]:
+    async def handle(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the online log directories in the order of log.dirs, then the offline ones."""
-        asked = None if request.all_partitions else {(each.topic, each.partition) for each in request.partitions}
-        replicas = self._replicas(asked)
-        online = [self._described(directory, replicas.get(directory, [])) for directory in self._directories.online]
+        replicas = self._replicas(request.topics)
+        online = [self._described(directory, replicas.get(directory, {})) for directory in self._directories.online]
         failed = [
-            LogDirectoryDescription(directory=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR, reason=reason)
+            DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=(), reason=reason)
             for directory, reason in sorted(self._directories.offline.items())
         ]
-        return online + failed
+        return DescribeLogDirsResponse(results=(*online, *failed))
 
-    async def describe(self, request: DescribeLogDirectoriesRequest) -> DescribeLogDirectoriesResponse:
-        return DescribeLogDirectoriesResponse(directories=self.handle(request))
-
-    def served(self) -> list[Served]:
-        return [DESCRIBE_LOG_DIRECTORIES.served_by(self.describe)]
-
-    def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[LogDirectory, list[ReplicaSize]]:
+    def _replicas(self, asked: Iterable[DescribableLogDirTopic] | None) -> dict[LogDirectory, _Topics]:
         """Return the replicas of each directory, sorted by topic and partition; None asks for all."""
-        found: dict[LogDirectory, list[ReplicaSize]] = {}
+        found: dict[LogDirectory, _Topics] = {}
         for partition in sorted(self._partitions if asked is None else self._held_of(asked), key=_name):
-            found.setdefault(partition.log_directory, []).append(_size(partition))
+            topic = partition.topic_partition.topic
+            found.setdefault(partition.log_directory, {}).setdefault(topic, []).append(_size(partition))
             if (move := partition.replica_log.move) is not None:
-                found.setdefault(move.destination, []).append(_copy_size(partition, move))
+                found.setdefault(move.destination, {}).setdefault(topic, []).append(_copy_size(partition, move))
         return found
 
-    def _held_of(self, asked: Collection[tuple[str, int]]) -> list[Partition]:
+    def _held_of(self, asked: Iterable[DescribableLogDirTopic]) -> list[Partition]:
         # Leaders ask for some partitions every other second: it must not take longer with all that are held here.
-        held = (self._partitions.find_by_name(topic, number) for topic, number in asked)
+        names = {(topic.topic, number) for topic in asked for number in topic.partitions}
+        held = (self._partitions.find_by_name(topic, number) for topic, number in names)
         return [partition for partition in held if partition is not None]
 
-    def _described(self, directory: LogDirectory, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
+    def _described(self, directory: LogDirectory, replicas: _Topics) -> DescribeLogDirsResult:
         total_bytes, usable_bytes = self._space(directory)
-        return LogDirectoryDescription(
-            directory=directory,
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=directory,
+            topics=tuple(DescribeLogDirsTopic(name=name, partitions=tuple(sizes)) for name, sizes in replicas.items()),
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
             reason=self._shortage_of(directory),
-            replicas=replicas,
         )
 
 
@@ -95,22 +93,19 @@ def _name(partition: Partition) -> tuple[str, int]:
     return partition.topic_partition.topic, partition.topic_partition.partition
 
 
-def _size(partition: Partition) -> ReplicaSize:
-    topic, number = _name(partition)
-    return ReplicaSize(
-        topic=topic,
-        partition=number,
-        size_bytes=partition.log.size_bytes,
+def _size(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.topic_partition.partition,
+        partition_size=partition.log.size_bytes,
         offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
+        is_future_key=False,
     )
 
 
-def _copy_size(partition: Partition, move: ReplicaMove) -> ReplicaSize:
-    topic, number = _name(partition)
-    return ReplicaSize(
-        topic=topic,
-        partition=number,
-        size_bytes=move.size_bytes,
+def _copy_size(partition: Partition, move: ReplicaMove) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.topic_partition.partition,
+        partition_size=move.size_bytes,
         offset_lag=max(0, partition.log.log_end_offset - max(move.log_end_offset, partition.log.log_start_offset)),
-        is_future=True,
+        is_future_key=True,
     )

@@ -17,8 +17,6 @@ from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicPartition
-from kraft.model.log_directories import DescribeLogDirectoriesRequest, DescribeLogDirectoriesResponse
-from kraft.model.partitions import PartitionName
 from kraft.replication.follower_progress import FollowerState
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.runtime.clock import Clock
@@ -26,6 +24,11 @@ from kraft.server.loop.periods import period_end
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.wire.schema.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 log = structlog.get_logger()
 
@@ -42,7 +45,7 @@ PARTITIONS_PER_QUESTION_MAX: Final = 500
 PARTITIONS_AT_ONCE: Final = 1_000
 """Partitions looked at before other tasks have their turn."""
 
-Ask = Callable[[BrokerId, DescribeLogDirectoriesRequest], Awaitable[DescribeLogDirectoriesResponse]]
+Ask = Callable[[BrokerId, DescribeLogDirsRequest], Awaitable[DescribeLogDirsResponse]]
 """Asks a broker, with a deadline. Raises Unreachable, or the Refusal that ended the call."""
 
 
@@ -181,14 +184,13 @@ class LaggingFollowers:
         return broker_id not in self._asked and not is_early
 
     async def _question(self, broker_id: BrokerId, lag: _Lag) -> None:
-        names = [PartitionName(topic=each.topic, partition=each.partition) for each in lag.since_ms]
-        passed_over = self._passed_over.get(broker_id, 0) + len(names)
-        self._passed_over[broker_id] = passed_over if names and passed_over < lag.count else 0
+        passed_over = self._passed_over.get(broker_id, 0) + len(lag.since_ms)
+        self._passed_over[broker_id] = passed_over if lag.since_ms and passed_over < lag.count else 0
         # What the broker answers was true after this moment.
         asked_ms = self._monotonic_ms()
         self._asked.add(broker_id)
         try:
-            response = await self._ask(broker_id, DescribeLogDirectoriesRequest(partitions=names))
+            response = await self._ask(broker_id, _about(lag.since_ms))
         except (NotServed, NotAdmitted, Refusal):
             self._answers[broker_id] = _Answer(asked_ms=asked_ms)
         except Unreachable:
@@ -253,20 +255,29 @@ class LaggingFollowers:
         return moment.replace("+00:00", "Z")
 
 
-def troubles_in(response: DescribeLogDirectoriesResponse) -> dict[LogDirectory, Trouble]:
+def _about(partitions: Iterable[TopicPartition]) -> DescribeLogDirsRequest:
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    return DescribeLogDirsRequest(
+        topics=tuple(DescribableLogDirTopic(topic=name, partitions=tuple(found)) for name, found in topics.items())
+    )
+
+
+def troubles_in(response: DescribeLogDirsResponse) -> dict[LogDirectory, Trouble]:
     """Return the broker's log directories that take no records."""
     return {
-        each.directory: Trouble(
-            directory=each.directory, reason=each.reason, has_failed=each.error_code is not ErrorCode.NONE
+        LogDirectory(each.log_dir): Trouble(
+            directory=LogDirectory(each.log_dir), reason=each.reason, has_failed=each.error_code != ErrorCode.NONE
         )
-        for each in response.directories
-        if each.error_code is not ErrorCode.NONE or each.reason
+        for each in response.results
+        if each.error_code != ErrorCode.NONE or each.reason
     }
 
 
 def troubles_by_partition(
     partitions: Iterable[TopicPartition],
-    response: DescribeLogDirectoriesResponse,
+    response: DescribeLogDirsResponse,
     troubles: Mapping[LogDirectory, Trouble],
 ) -> dict[TopicPartition, tuple[Trouble, ...]]:
     """Return why the broker's replicas of these partitions store nothing; a replica that may store is left out.
@@ -274,10 +285,11 @@ def troubles_by_partition(
     A failed directory is described without its replicas. So a replica that is in none may be in any failed one.
     """
     places = {
-        TopicPartition(one.topic, one.partition): each.directory
-        for each in response.directories
-        for one in each.replicas
-        if not one.is_future
+        TopicPartition(topic.name, one.partition_index): LogDirectory(each.log_dir)
+        for each in response.results
+        for topic in each.topics
+        for one in topic.partitions
+        if not one.is_future_key
     }
     failed = tuple(each for each in troubles.values() if each.has_failed)
     found = {}

@@ -31,6 +31,8 @@ class DescribeLogDirsResult(Struct):
     total_bytes: Int64 = field("4+", default=-1)
     usable_bytes: Int64 = field("4+", default=-1)
     is_cordoned: Bool = field("5+", default=False)
+    # In no version of Kafka: over gRPC, why a directory has failed, or refuses appends. Empty for neither.
+    reason: String = field("none", default="")
 
 
 class DescribeLogDirsResponse(Message, key=35, versions="1-5", flexible="2+"):

@@ -172,7 +172,7 @@ def test_a_move_to_a_broker_that_is_down_waits_for_it_or_is_cancelled(cluster: C
     cluster.node(4).kill()
     assert admin.alter_partition_reassignments({name: [1, 4]}) == {name: None}
     under_way = admin.list_partition_reassignments([name])[name]
-    assert (under_way.replicas, under_way.adding_replicas, under_way.removing_replicas) == ([1, 4, 2], [4], [2])
+    assert (under_way.replicas, under_way.adding_replicas, under_way.removing_replicas) == ((1, 4, 2), (4,), (2,))
     assert admin.alter_partition_reassignments({name: None}) == {name: None}
     assert partitions(admin, topic)[0].replicas == [1, 2]
     refusal = admin.alter_partition_reassignments({name: None})[name]

@@ -12,7 +12,6 @@ from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
 from kraft.model import features
-from kraft.model import partitions as partition_changes
 from kraft.model.brokers import (
     BrokerActionResult,
     BrokerDescription,
@@ -20,19 +19,28 @@ from kraft.model.brokers import (
     DescribeBrokersResponse,
     FenceBrokerRequest,
     UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
 )
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.wire.schema.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from kraft.wire.schema.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.client.fake_configs import altered, described
 
@@ -124,10 +132,9 @@ class FakeAdmin:
         self._cluster.fenced.discard(request.broker_id)
         return BrokerActionResult(changed=changed, leaderless=[])
 
-    def unregister_broker(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
-        changed = request.broker_id not in self._cluster.unregistered
+    def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         self._cluster.unregistered.add(request.broker_id)
-        return BrokerActionResult(changed=changed, leaderless=[])
+        return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
 
     def describe_features(self, _: features.DescribeFeaturesRequest) -> features.DescribeFeaturesResponse:
         described = features.FeatureDescription(
@@ -152,17 +159,17 @@ class FakeAdmin:
     def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         return self._carried_out(create_partitions(self._cluster.image, request, placement_start=0))
 
-    def elect_leaders(self, request: partition_changes.ElectLeadersRequest) -> partition_changes.ElectLeadersResponse:
+    def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         return self._carried_out(elect_leaders(self._cluster.image, request))
 
     def alter_partition_reassignments(
-        self, request: partition_changes.AlterPartitionReassignmentsRequest
-    ) -> partition_changes.AlterPartitionReassignmentsResponse:
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
         return self._carried_out(alter_partition_reassignments(self._cluster.image, request, defaults=KAFKA_DEFAULTS))
 
     def list_partition_reassignments(
-        self, request: partition_changes.ListPartitionReassignmentsRequest
-    ) -> partition_changes.ListPartitionReassignmentsResponse:
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
         return list_partition_reassignments(self._cluster.image, request)
 
     def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:

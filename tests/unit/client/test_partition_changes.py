@@ -71,7 +71,7 @@ def test_replicas_are_moved_listed_and_left_where_they_were() -> None:
         ]
         under_way = await admin.list_partition_reassignments()
         assert list(under_way) == [FIRST]
-        assert (under_way[FIRST].adding_replicas, under_way[FIRST].removing_replicas) == ([3], [1])
+        assert (under_way[FIRST].adding_replicas, under_way[FIRST].removing_replicas) == ((3,), (1,))
         assert await admin.list_partition_reassignments([SECOND]) == {}
         assert await admin.alter_partition_reassignments({FIRST: None}) == {FIRST: None}
         assert code((await admin.alter_partition_reassignments({FIRST: None}))[FIRST]) is (

@@ -11,9 +11,10 @@ from kraft.metadata.election_decisions import balance_leaders, elect_leaders, el
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import changes_when_failed, changes_when_unfenced
 from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
-from kraft.model.partitions import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
+from kraft.model.partitions import ElectionType
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
@@ -21,14 +22,18 @@ UNCLEAN = broker_defaults({"unclean.leader.election.enable": "true"})
 
 
 def elect(image: MetadataImage, kind: ElectionType, *numbers: int) -> Decision[ElectLeadersResponse]:
-    names = [PartitionName(topic="orders", partition=number) for number in numbers]
-    return elect_leaders(
-        image, ElectLeadersRequest(election_type=kind, partitions=names, all_partitions=not names, timeout_ms=1_000)
-    )
+    topics = (TopicPartitions(topic="orders", partitions=numbers),) if numbers else None
+    return elect_leaders(image, ElectLeadersRequest(election_type=kind, topic_partitions=topics))
+
+
+def results(decision: Decision[ElectLeadersResponse]) -> list[tuple[str, PartitionResult]]:
+    assert decision.response.error_code == ErrorCode.NONE
+    topics = decision.response.replica_election_results
+    return [(topic.topic, each) for topic in topics for each in topic.partition_result]
 
 
 def codes(decision: Decision[ElectLeadersResponse]) -> dict[str, str]:
-    return {f"{each.topic}-{each.partition}": each.error_code.name for each in decision.response.results}
+    return {f"{topic}-{each.partition_id}": error_code(each.error_code).name for topic, each in results(decision)}
 
 
 def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
@@ -89,14 +94,19 @@ def test_for_all_partitions_only_those_that_need_it_are_reported() -> None:
 
 def test_what_does_not_exist_has_no_leader_to_elect() -> None:
     image = with_topic(cluster(1), [1])
-    names = [PartitionName(topic="orders", partition=7), PartitionName(topic="nowhere", partition=0)]
-    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=names * 2, timeout_ms=1_000)
-    results = elect_leaders(image, request).response.results
-    assert [each.error_code for each in results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-    assert [each.error_message for each in results] == [
-        "topic 'orders' has no partition 7",
-        "there is no topic 'nowhere'",
+    named = (TopicPartitions(topic="orders", partitions=(7, 7)), TopicPartitions(topic="nowhere", partitions=(0,)))
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=named * 2)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(topic, each.error_code, each.error_message) for topic, each in results(elect_leaders(image, request))] == [
+        ("orders", unknown, "topic 'orders' has no partition 7"),
+        ("nowhere", unknown, "there is no topic 'nowhere'"),
     ]
+
+
+def test_a_type_of_election_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Refusal, match="unknown election type 5") as refused:
+        elect_leaders(cluster(1), ElectLeadersRequest(election_type=5, topic_partitions=None))
+    assert refused.value.error_code is ErrorCode.INVALID_REQUEST
 
 
 # --- unclean -------------------------------------------------------------------------------------------------
@@ -167,7 +177,7 @@ def test_leaders_go_back_to_a_broker_that_lost_more_than_its_share() -> None:
 
 def test_a_small_imbalance_is_let_be() -> None:
     image = with_topic(cluster(1, 2), *[[1, 2]] * 10, isr=[1, 2])
-    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=[], timeout_ms=1)
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=())
     assert elect_leaders(image, request).records == []
     image = with_topic(image, [1, 2], isr=[2, 1], topic="bills", topic_id=BILLS)
     assert balance_leaders(image, imbalance_percentage=10).records == []

@@ -17,7 +17,8 @@ from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfi
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.partitions import ElectionType, ElectLeadersRequest
+from kraft.model.partitions import ElectionType
+from kraft.wire.schema.elect_leaders import ElectLeadersRequest
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 TWO = broker_defaults({"min.insync.replicas": "2"})
@@ -175,9 +176,7 @@ def test_an_unclean_election_ends_the_trust_in_everybody_else() -> None:
 
 def test_a_preferred_election_leaves_the_eligible_replicas_as_they_are() -> None:
     three = broker_defaults({"min.insync.replicas": "3"})
-    request = ElectLeadersRequest(
-        election_type=ElectionType.PREFERRED, partitions=[], all_partitions=True, timeout_ms=1
-    )
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=None)
     image = orders(2, 1, elr=(3,))
     image = image.replay(elect_leaders(image, request, defaults=three).records)
     assert state(image) == ((2, 1), 1, (3,), ())

@@ -16,10 +16,11 @@ from kraft.metadata.records import (
     OperatorFenceSet,
     PartitionChanged,
 )
-from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster_images import cluster, epoch_of, partition, registration, with_topic
 
 
@@ -32,7 +33,7 @@ def unfencing(broker_id: int) -> UnfenceBrokerRequest:
 
 
 def unregistering(broker_id: int) -> UnregisterBrokerRequest:
-    return UnregisterBrokerRequest(broker_id=broker_id, timeout_ms=1)
+    return UnregisterBrokerRequest(broker_id=broker_id)
 
 
 def fenced(image: MetadataImage, broker_id: int, *, force: bool = False) -> MetadataImage:

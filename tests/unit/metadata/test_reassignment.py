@@ -23,13 +23,18 @@ from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.partitions import (
+from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+)
+from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
-    OngoingReassignment,
-    PartitionName,
-    Reassignment,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
 
@@ -38,32 +43,41 @@ BILLS = TopicId(UUID(int=101))
 
 def decide(
     image: MetadataImage,
-    *asked: Reassignment,
+    *asked: ReassignableTopic,
     allow_replication_factor_change: bool = True,
     defaults: dict[str, str] | None = None,
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     request = AlterPartitionReassignmentsRequest(
-        partitions=list(asked), timeout_ms=1_000, allow_replication_factor_change=allow_replication_factor_change
+        topics=asked, allow_replication_factor_change=allow_replication_factor_change
     )
-    return alter_partition_reassignments(image, request, defaults=broker_defaults(defaults or {}))
+    decision = alter_partition_reassignments(image, request, defaults=broker_defaults(defaults or {}))
+    assert [each.name for each in decision.response.responses] == [each.name for each in asked]
+    assert decision.response.allow_replication_factor_change is allow_replication_factor_change
+    return decision
 
 
-def to(*replicas: int, number: int = 0) -> Reassignment:
-    return Reassignment(topic="orders", partition=number, replicas=list(replicas))
+def to(*replicas: int, number: int = 0, topic: str = "orders") -> ReassignableTopic:
+    asked = ReassignablePartition(partition_index=number, replicas=replicas)
+    return ReassignableTopic(name=topic, partitions=(asked,))
 
 
-def cancel(number: int = 0) -> Reassignment:
-    return Reassignment(topic="orders", partition=number, cancels=True)
+def cancel() -> ReassignableTopic:
+    asked = ReassignablePartition(partition_index=0, replicas=None)
+    return ReassignableTopic(name="orders", partitions=(asked,))
 
 
-def after(image: MetadataImage, *asked: Reassignment) -> MetadataImage:
+def results(decision: Decision[AlterPartitionReassignmentsResponse]) -> list[ReassignablePartitionResponse]:
+    return [each for topic in decision.response.responses for each in topic.partitions]
+
+
+def after(image: MetadataImage, *asked: ReassignableTopic) -> MetadataImage:
     decision = decide(image, *asked)
-    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE] * len(asked)
+    assert [result.error_code for result in results(decision)] == [ErrorCode.NONE] * len(asked)
     return image.replay(decision.records)
 
 
-def refusal(decision: Decision[AlterPartitionReassignmentsResponse]) -> tuple[ErrorCode, str]:
-    (result,) = decision.response.results
+def refusal(decision: Decision[AlterPartitionReassignmentsResponse]) -> tuple[int, str | None]:
+    (result,) = results(decision)
     assert decision.records == []
     return result.error_code, result.error_message
 
@@ -217,8 +231,8 @@ def test_added_replicas_that_alone_are_in_sync_are_not_taken_away() -> None:
     image = only_added_in_sync()
     for asked in (cancel(), to(2, 4)):
         code, text = refusal(decide(image, asked))
-        assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert "only brokers [3] are in sync" in text
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "only brokers [3] are in sync" in str(text)
 
 
 def test_they_are_where_the_topic_allows_to_lose_records() -> None:
@@ -248,18 +262,13 @@ def test_a_partition_that_waits_for_its_leader_goes_on_waiting() -> None:
         (to(1, 9, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "brokers [-1, 9] are not registered"),
         (to(1, number=5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'orders' has no partition 5"),
         (cancel(), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "partition 0 of topic 'orders' is not being reassigned"),
-        (
-            Reassignment(topic="orders", partition=0, replicas=[1], cancels=True),
-            ErrorCode.INVALID_REQUEST,
-            "leave them out",
-        ),
-        (Reassignment(topic="x", partition=0, replicas=[1]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'x'"),
+        (to(1, topic="x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'x'"),
     ],
 )
-def test_a_move_that_cannot_be_is_refused(asked: Reassignment, code: ErrorCode, message: str) -> None:
+def test_a_move_that_cannot_be_is_refused(asked: ReassignableTopic, code: ErrorCode, message: str) -> None:
     found, text = refusal(decide(with_topic(cluster(1, 2), [1, 2]), asked))
-    assert found is code
-    assert message in text
+    assert found == code
+    assert message in str(text)
 
 
 def test_a_move_to_a_machine_that_has_another_replica_is_refused() -> None:
@@ -289,7 +298,7 @@ def test_a_change_of_the_replication_factor_can_be_forbidden() -> None:
 def test_fewer_replicas_than_acks_all_needs_are_refused() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     code, text = refusal(decide(image, to(1), defaults={"min.insync.replicas": "2"}))
-    assert (code, "set min.insync.replicas=1 on the topic first" in text) == (
+    assert (code, "set min.insync.replicas=1 on the topic first" in str(text)) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         True,
     )
@@ -300,7 +309,7 @@ def test_fewer_replicas_than_acks_all_needs_are_refused() -> None:
 def test_each_partition_is_decided_on_its_own_and_named_once() -> None:
     image = with_topic(cluster(1, 2), [1], [1])
     decision = decide(image, to(2), to(2, number=1), to(1, number=1))
-    codes = [result.error_code for result in decision.response.results]
+    codes = [result.error_code for result in results(decision)]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
     assert len(decision.records) == 1
 
@@ -316,16 +325,22 @@ def test_more_than_fits_into_an_entry_is_refused_as_a_whole() -> None:
 def test_what_is_under_way_is_listed() -> None:
     image = with_topic(cluster(1, 2, 3), [1], [2])
     image = with_topic(image, [1], topic="bills", topic_id=BILLS)
-    image = after(image, to(2, number=0), Reassignment(topic="bills", partition=0, replicas=[1, 3]))
-    everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
-    bills = OngoingReassignment(topic="bills", partition=0, replicas=[1, 3], adding_replicas=[3], removing_replicas=[])
-    orders = OngoingReassignment(
-        topic="orders", partition=0, replicas=[2, 1], adding_replicas=[2], removing_replicas=[1]
+    image = after(image, to(2, number=0), to(1, 3, topic="bills"))
+    bills = OngoingPartitionReassignment(partition_index=0, replicas=(1, 3), adding_replicas=(3,), removing_replicas=())
+    orders = OngoingPartitionReassignment(
+        partition_index=0, replicas=(2, 1), adding_replicas=(2,), removing_replicas=(1,)
     )
-    assert list_partition_reassignments(image, everything).partitions == [bills, orders]
-    names = [PartitionName(topic="orders", partition=0), PartitionName(topic="orders", partition=1)]
-    some = ListPartitionReassignmentsRequest(partitions=names)
-    assert list_partition_reassignments(image, some).partitions == [orders]
+    everything = ListPartitionReassignmentsRequest(topics=None)
+    assert list_partition_reassignments(image, everything).topics == (
+        OngoingTopicReassignment(name="bills", partitions=(bills,)),
+        OngoingTopicReassignment(name="orders", partitions=(orders,)),
+    )
+    named = (ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 1)),)
+    some = ListPartitionReassignmentsRequest(topics=named)
+    assert list_partition_reassignments(image, some).topics == (
+        OngoingTopicReassignment(name="orders", partitions=(orders,)),
+    )
+    assert list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=())).topics == ()
 
 
 def test_brokers_get_the_replicas_that_are_added_and_removed() -> None:
@@ -409,7 +424,7 @@ def test_an_eligible_replica_takes_over_from_an_added_one_that_alone_is_in_sync(
             )
         ]
     )
-    request = AlterPartitionReassignmentsRequest(partitions=[cancel()], timeout_ms=1)
+    request = AlterPartitionReassignmentsRequest(topics=(cancel(),))
     image = image.replay(alter_partition_reassignments(image, request, defaults=two).records)
     now = partition(image)
     assert (now.replicas, now.isr, now.leader, now.elr) == ((1, 2), (1,), 1, (2,))

@@ -16,18 +16,6 @@ from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.partitions import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectionType,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingReassignment,
-    PartitionResult,
-    Reassignment,
-)
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
@@ -36,10 +24,8 @@ from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
     DELETE_RECORDS,
     DESCRIBE_QUORUM,
-    ELECT_LEADERS,
     FETCH,
     FETCH_RECORDS,
-    LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     PRODUCE,
 )
@@ -54,6 +40,12 @@ from kraft.rpc.services import (
 )
 from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS
 from kraft.wire.schema import delete_records as values
+from kraft.wire.schema.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -376,15 +368,9 @@ async def test_a_call_of_the_admin_service_names_no_more_things_than_allowed(cou
 
 
 async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
-    moved = Reassignment(topic="orders", partition=3, replicas=[1, 2])
-    asked = AlterPartitionReassignmentsRequest(partitions=[moved], timeout_ms=7)
-    result = PartitionResult(topic="orders", partition=3, error_code=ErrorCode.NONE)
-    under_way = OngoingReassignment(
-        topic="orders", partition=3, replicas=[1, 2, 3], adding_replicas=[1], removing_replicas=[3]
-    )
-    elections = ElectLeadersRequest(
-        election_type=ElectionType.UNCLEAN, partitions=[], all_partitions=True, timeout_ms=7
-    )
+    moves = tuple(ReassignablePartition(partition_index=0, replicas=each) for each in ((1, 2), None, ()))
+    asked = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name="orders", partitions=moves),))
+    altered = AlterPartitionReassignmentsResponse(error_code=0, error_message=None, responses=())
     placed = CreatePartitionsAssignment(broker_ids=(2, 1))
     growing = CreatePartitionsTopic(name="orders", count=4, assignments=(placed,))
     heard: list[object] = []
@@ -398,19 +384,14 @@ async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer
 
     admin = public_service(
         create_partitions=answers(CreatePartitionsResponse(results=())),
-        elect_leaders=answers(ElectLeadersResponse(results=[result])),
-        alter_partition_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
-        list_partition_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
+        alter_partition_reassignments=answers(altered),
     )
-    everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
     more = CreatePartitionsRequest(topics=(growing,), timeout_ms=7, validate_only=True)
     async with served(admin) as (connections, address):
         peer = connections.peer(address)
         assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == ()
-        assert (await peer.call(ELECT_LEADERS, elections, CALL_S)).results == [result]
-        assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
-        assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]
-    assert heard == [more, elections, asked, everything]
+        assert await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S) == altered
+    assert heard == [more, asked]
 
 
 @pytest.mark.parametrize("count", [1, ELEMENTS_ON_LOOP_MAX + 1])

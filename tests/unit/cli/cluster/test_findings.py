@@ -15,11 +15,15 @@ from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.ids import LogDirectory, TopicPartition
-from kraft.model.log_directories import LogDirectoryDescription
 from kraft.model.metadata import PartitionMetadata
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
 from kraft.wire.schema.describe_producers import ProducerState
 
 DATA = LogDirectory("/data")
+
+
+def log_directory(path: str, code: ErrorCode = ErrorCode.NONE, reason: str = "") -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=code, log_dir=path, topics=(), reason=reason)
 
 
 def broker(broker_id: int, **changes: Any) -> BrokerDescription:
@@ -74,7 +78,7 @@ def facts(**changes: Any) -> Facts:
         quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)], cluster_id="c"),
         brokers=[broker(1), broker(2), broker(3)],
         partitions=[partition(0), partition(1)],
-        directories={each: [LogDirectoryDescription(directory=DATA)] for each in (1, 2, 3)},
+        directories={each: [log_directory(DATA)] for each in (1, 2, 3)},
         hanging=[],
         unknown={},
     )
@@ -180,10 +184,8 @@ def test_a_broker_that_does_not_answer_is_named_with_its_address_and_not_with_ot
 
 
 def test_disks_that_failed_or_are_full_are_named() -> None:
-    full = LogDirectoryDescription(directory=DATA, reason="the disk of /data has 3 bytes free")
-    failed = LogDirectoryDescription(
-        directory=LogDirectory("/old"), error_code=ErrorCode.KAFKA_STORAGE_ERROR, reason="it is not formatted"
-    )
+    full = log_directory(DATA, reason="the disk of /data has 3 bytes free")
+    failed = log_directory("/old", ErrorCode.KAFKA_STORAGE_ERROR, "it is not formatted")
     assert found(directories={3: [full, failed]}) == [
         (Severity.CRITICAL, "broker 3 refuses appends in /data: the disk of /data has 3 bytes free"),
         (Severity.WARNING, "log directory /old of broker 3 has failed: it is not formatted"),

@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
+from kraft.server.handlers import brokers
 from kraft.server.handlers.topics import decide_creation
 from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster_images import CLUSTER, registration
 from tests.support.virtual_time import LoopClock, Unchanging
 from tests.unit.server.controller.fake_quorum import FakeQuorum
@@ -45,6 +48,16 @@ class Parts:
             lambda _: ControllerDefaults(),
             CreateTopicsRequest(topics=topics, timeout_ms=1),
         )
+
+    async def fence(self, request: FenceBrokerRequest) -> BrokerActionResult:
+        return await brokers.fence(self.controller.host, self.controller.topic_defaults, request)
+
+    async def unfence(self, request: UnfenceBrokerRequest) -> BrokerActionResult:
+        return await brokers.unfence(self.controller.host, request)
+
+    async def unregister(self, broker_id: int) -> None:
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        await brokers.unregister(self.controller.host, self.controller.watch.has_live_session, request)
 
     def broker(self, broker_id: int) -> BrokerRegistration:
         return self.controller.host.image.brokers[BrokerId(broker_id)]

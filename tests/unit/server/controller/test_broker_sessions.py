@@ -121,8 +121,8 @@ async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
 async def test_what_a_broker_that_comes_or_goes_changes_is_counted_in_one_line_of_the_log() -> None:
     async with two_brokers_in_service() as (parts, epochs):
         with capture_logs() as events:
-            await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
-            await parts.controller.brokers.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))
+            await parts.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            await parts.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))
             await parts.beat(1, epochs[0])
             again = await parts.calls.register_broker(registration(2, process=2))
             await parts.beat(2, again.broker_epoch)

@@ -19,7 +19,7 @@ from kraft.metadata.service_times import SETTLED_AFTER_MS
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest
-from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
@@ -125,11 +125,10 @@ async def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_
     async with controller() as parts:
         epoch = await parts.register(1)
         assert not await parts.beat(1, epoch)
-        admin = parts.controller.brokers
-        result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+        result = await parts.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
         assert result.changed
         assert await parts.beat(1, epoch)
-        assert (await admin.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+        assert (await parts.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
         assert not await parts.beat(1, epoch)
 
 
@@ -176,12 +175,10 @@ async def test_a_new_controller_knows_who_came_back_a_moment_before_and_lets_it_
 async def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async with controller() as parts:
         await parts.beat(1, await parts.register(1))
-        admin = parts.controller.brokers
-        request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
         with pytest.raises(Refusal, match="broker 1 is running"):
-            await admin.unregister(request)
+            await parts.unregister(1)
         await asyncio.sleep(SESSION_S + 1)
-        assert (await admin.unregister(request)).changed
+        await parts.unregister(1)
         assert parts.controller.host.image.brokers == {}
         assert await parts.register(1) == 2
 
@@ -239,7 +236,7 @@ async def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_se
             ),
             *own,
         )
-        await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+        await parts.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
         assert parts.controller.host.image.topics[ORDERS].partitions[0].leader == leader
 
 
@@ -251,7 +248,5 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
     # All other calls need a broker's logs.
     of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")
-    assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {
-        calls.DESCRIBE_LOG_DIRECTORIES.method
-    }
+    assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {calls.DESCRIBE_LOG_DIRS.method}
     assert served <= asked

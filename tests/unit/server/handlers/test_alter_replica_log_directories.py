@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicPartition
-from kraft.model.log_directories import DescribeLogDirectoriesRequest
 from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import TEXT_MAX, AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
@@ -20,6 +19,7 @@ from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import Mover, settled
 from tests.support.server.replicas import DEFAULTS, append_to, batch, lead, made
@@ -138,23 +138,27 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[L
     mover.sync()
     made(partition, partition.advance_log_start(Offset(1)))
 
-    def described() -> list[list[tuple[bool, int, bool]]]:
+    async def described() -> list[list[tuple[bool, int, bool]]]:
         handler = DescribeLogDirectoriesHandler(
             mover.directories, mover.partitions, shortage_of=lambda _: "", space=lambda _: (1, 1)
         )
-        directories = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
+        response = await handler.handle(DescribeLogDirsRequest(topics=None))
         return [
-            [(each.is_future, each.offset_lag, each.size_bytes > 0) for each in directory.replicas]
-            for directory in directories
+            [
+                (each.is_future_key, each.offset_lag, each.partition_size > 0)
+                for topic in directory.topics
+                for each in topic.partitions
+            ]
+            for directory in response.results
         ]
 
     async def scenario() -> None:
         with partition.replica_log.files_in_use:
             await altered(mover, ("orders", 0, paths[1]))
-            assert described() == [[(False, 0, True)], [(True, 2, False)]]
+            assert await described() == [[(False, 0, True)], [(True, 2, False)]]
             await asyncio.sleep(1)
-            assert described() == [[(False, 0, True)], [(True, 0, True)]]
+            assert await described() == [[(False, 0, True)], [(True, 0, True)]]
         await settled(partition)
-        assert described() == [[], [(False, 0, True)]]
+        assert await described() == [[], [(False, 0, True)]]
 
     mover.run(scenario)

@@ -1,34 +1,23 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator
-from kraft.metadata.records import OperatorFenceSet
 from kraft.model.brokers import (
     BrokerActionResult,
     DescribeBrokersRequest,
     FenceBrokerRequest,
     UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId
-from kraft.server.cluster.controller_client import NoController
-from kraft.server.handlers.brokers import BrokersHandler
+from kraft.server.handlers import brokers
 from kraft.server.handlers.describe_brokers import describe_brokers
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.support.cluster_images import cluster, with_topic
-from tests.support.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.loader import Loader
 
 DONE = BrokerActionResult(changed=True, leaderless=[])
 FENCE = FenceBrokerRequest(broker_id=1, timeout_ms=30_000)
-
-
-def handler(loader: Loader, **answers: object) -> BrokersHandler:
-    return BrokersHandler(FakeControllers(**answers).forwarder(loader))
 
 
 def fenced(image: MetadataImage) -> MetadataImage:
@@ -55,29 +44,11 @@ def test_a_broker_that_is_not_registered_is_not_described() -> None:
     assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_a_fenced_broker_is_answered_when_this_broker_has_applied_it() -> None:
-    loader = Loader(cluster(1, 2))
-    answer = asyncio.ensure_future(handler(loader, fence_broker=DONE).fence(FENCE))
-    await asyncio.sleep(0.5)
-    assert not answer.done()
-    loader.image = fenced(loader.image)
-    assert await answer == DONE
-
-
-async def test_unfencing_and_unregistering_are_waited_for_in_the_same_way() -> None:
-    loader = Loader(fenced(cluster(1, 2)))
-    request = UnfenceBrokerRequest(broker_id=1, timeout_ms=30_000)
-    answer = asyncio.ensure_future(handler(loader, unfence_broker=DONE).unfence(request))
-    await asyncio.sleep(0.5)
-    assert not answer.done()
-    loader.image = loader.image.replay([OperatorFenceSet(broker_id=BrokerId(1), fenced=False)])
-    assert await answer == DONE
-    unregistering = UnregisterBrokerRequest(broker_id=9, timeout_ms=30_000)
-    assert await handler(loader, unregister_broker=DONE).unregister(unregistering) == DONE
-
-
-async def test_without_an_active_controller_the_caller_may_ask_again() -> None:
-    nobody = NoController("no controller is active: connection refused")
-    with pytest.raises(Refusal, match="connection refused") as refused:
-        await handler(Loader(cluster(1)), fence_broker=nobody).fence(FENCE)
-    assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
+def test_the_broker_that_is_asked_answers_once_its_image_shows_what_was_decided() -> None:
+    unfence, unregister = UnfenceBrokerRequest(broker_id=1, timeout_ms=1), UnregisterBrokerRequest(broker_id=1)
+    done = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
+    before = cluster(1, 2)
+    after = fenced(before)
+    assert [brokers.is_fenced(image, FENCE, DONE) for image in (before, after)] == [False, True]
+    assert [brokers.is_unfenced(image, unfence, DONE) for image in (before, after)] == [True, False]
+    assert [brokers.is_unregistered(image, unregister, done) for image in (before, cluster(2))] == [False, True]

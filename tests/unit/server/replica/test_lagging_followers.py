@@ -7,35 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicPartition
-from kraft.model.log_directories import (
-    DescribeLogDirectoriesRequest,
-    DescribeLogDirectoriesResponse,
-    LogDirectoryDescription,
-    ReplicaSize,
-)
+from kraft.model.ids import BrokerId, Offset, TopicPartition
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.replica import lagging_followers
 from kraft.server.replica.lagging_followers import LaggingFollowers
 from kraft.server.replica.partition import Partition
+from kraft.wire.declaration import replace
+from kraft.wire.schema.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import WALL_MS, Broker, append_to, batch, fetched, lead
 
-ORDERS_0_SIZE = ReplicaSize(topic="orders", partition=0, size_bytes=1, offset_lag=1)
+ORDERS_0 = DescribeLogDirsPartition(partition_index=0, partition_size=1, offset_lag=1, is_future_key=False)
 SHORTAGE = "the disk of /full has 5 bytes free"
 
 
-def directory(path: str, reason: str = "", *, holds: bool = False, has_failed: bool = False) -> LogDirectoryDescription:
-    return LogDirectoryDescription(
-        directory=LogDirectory(path),
+def directory(path: str, reason: str = "", *, holds: bool = False, has_failed: bool = False) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if has_failed else ErrorCode.NONE,
+        log_dir=path,
+        topics=of_orders(ORDERS_0) if holds else (),
         reason=reason,
-        replicas=[ORDERS_0_SIZE] if holds else [],
     )
+
+
+def of_orders(*replicas: DescribeLogDirsPartition) -> tuple[DescribeLogDirsTopic, ...]:
+    return (DescribeLogDirsTopic(name="orders", partitions=replicas),)
 
 
 FULL = [directory("/full", SHORTAGE, holds=True), directory("/other")]
@@ -50,9 +55,9 @@ class Asking:
         self.broker = broker
         self.partition = broker.open(**configs)
         lead(self.partition)
-        self.answer: list[LogDirectoryDescription] | Exception = SOUND
+        self.answer: list[DescribeLogDirsResult] | Exception = SOUND
         self.asked: list[tuple[int, list[str]]] = []
-        self.answers_of: dict[int, list[LogDirectoryDescription]] = {}
+        self.answers_of: dict[int, list[DescribeLogDirsResult]] = {}
         self.hangs = False
         self.inactive: set[int] = set()
         self.lagging = LaggingFollowers(
@@ -65,13 +70,14 @@ class Asking:
     def wall_ms(self) -> int:
         return WALL_MS + self.broker.now_ms
 
-    async def _ask(self, broker_id: BrokerId, request: DescribeLogDirectoriesRequest) -> DescribeLogDirectoriesResponse:
-        self.asked.append((broker_id, [f"{each.topic}-{each.partition}" for each in request.partitions]))
+    async def _ask(self, broker_id: BrokerId, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        topics = request.topics or ()
+        self.asked.append((broker_id, [f"{topic.topic}-{each}" for topic in topics for each in topic.partitions]))
         if self.hangs:
             await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
             raise self.answer
-        return DescribeLogDirectoriesResponse(directories=self.answers_of.get(broker_id, self.answer))
+        return DescribeLogDirsResponse(results=tuple(self.answers_of.get(broker_id, self.answer)))
 
     def append(self) -> None:
         append_to(self.partition, batch("a"), -1)
@@ -171,16 +177,19 @@ async def test_a_failed_directory_is_named(asking: Asking, logged: list[Any]) ->
     assert [(each["event"], each["directory"]) for each in logged] == [("follower stopped storing records", "/gone")]
 
 
-COPY = replace(ORDERS_0_SIZE, is_future=True)
+COPY = replace(ORDERS_0, is_future_key=True)
 
 
 @pytest.mark.parametrize(
     "other",
-    [directory("/elsewhere", "its disk is full"), replace(directory("/next", "its disk is full"), replicas=[COPY])],
+    [
+        directory("/elsewhere", "its disk is full"),
+        replace(directory("/next", "its disk is full"), topics=of_orders(COPY)),
+    ],
     ids=["holds other replicas", "the replica is being moved there"],
 )
 async def test_the_trouble_of_a_directory_without_the_lagging_replica_is_no_reason(
-    asking: Asking, logged: list[Any], other: LogDirectoryDescription
+    asking: Asking, logged: list[Any], other: DescribeLogDirsResult
 ) -> None:
     ours = directory("/ours", holds=True)
     async with running(asking):
@@ -275,8 +284,8 @@ async def test_the_leaders_own_disk_is_named_until_it_has_synced(asking: Asking)
 def several(asking: Asking, count: int) -> list[Partition]:
     """Return partitions that lag, on a full disk."""
     more = [asking.broker.open(TopicPartition("orders", number), ORDERS) for number in range(1, count)]
-    sizes = [replace(ORDERS_0_SIZE, partition=number) for number in range(count)]
-    asking.answer = [replace(directory("/full", SHORTAGE), replicas=sizes), directory("/other")]
+    replicas = [replace(ORDERS_0, partition_index=number) for number in range(count)]
+    asking.answer = [replace(directory("/full", SHORTAGE), topics=of_orders(*replicas)), directory("/other")]
     for each in more:
         lead(each)
     partitions = [asking.partition, *more]
