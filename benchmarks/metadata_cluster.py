@@ -30,7 +30,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS, HEARTBEAT, REGISTER_BROKER
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
@@ -166,7 +166,7 @@ class ScaleCluster:
         # As a node of the cluster: controllers answer nobody else.
         known = load(cluster_files.config_file(directory, _FIRST_CONTROLLER))
         credentials = NodeCredentials(known, CLUSTER_ID, RefusalLog(lambda: 0))
-        self.connections = Connections(credentials.dial_controller)
+        self.connections = PeerConnections(credentials.dial_controller)
         self.brokers = [ScaleBroker(broker_id, self.client(broker_id)) for broker_id in range(1, BROKERS + 1)]
 
     def client(self, own_id: int) -> ControllerClient:

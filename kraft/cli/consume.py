@@ -121,7 +121,7 @@ def consume(
         isolation_level=isolation_level,
     )
     start = _start(from_beginning, offset, partition, settings)
-    reading = _Reading(max_messages, timeout_ms)
+    reading = _PollLoop(max_messages, timeout_ms)
     with Consumer(**settings) as consumer:
         with quorum_watch(settings["bootstrap_servers"]):
             partitions = _partitions(consumer, name, partition)
@@ -143,7 +143,7 @@ def _print_records(
     consumer: Consumer,
     settings: Mapping[str, Any],
     partitions: Sequence[TopicPartition],
-    reading: _Reading,
+    reading: _PollLoop,
     write: Formatter,
 ) -> None:
     """Print until the maximum or the timeout is reached. Ends the command if its group never had a coordinator."""
@@ -222,7 +222,7 @@ def _seek(consumer: Consumer, start: str | int) -> None:
         consumer.position(partition)
 
 
-class _Reading:
+class _PollLoop:
     """Polls until the maximum or the timeout is reached."""
 
     def __init__(self, max_messages: int | None, timeout_ms: int | None) -> None:

@@ -32,7 +32,7 @@ class CannotDecommission(KraftError):
     """The broker cannot be emptied; one line, with the remedy."""
 
 
-class Move(Struct, frozen=True, kw_only=True):
+class ReplicaMovePlan(Struct, frozen=True, kw_only=True):
     """Current and target replicas of a partition, preferred leader first."""
 
     partition: TopicPartition
@@ -42,7 +42,7 @@ class Move(Struct, frozen=True, kw_only=True):
 
 def plan(
     partitions: Sequence[tuple[TopicPartition, tuple[int, ...]]], brokers: Sequence[BrokerDescription], broker_id: int
-) -> list[Move]:
+) -> list[ReplicaMovePlan]:
     """Return a move for each partition that has a replica on the broker.
 
     The successor is a broker in service: in a rack where the partition has the fewest replicas, and among those the
@@ -66,7 +66,7 @@ def plan(
         successor = min(candidates, key=lambda each: (in_rack[racks[each]], held[each], each))
         held[successor] += 1
         target = tuple(successor if each == broker_id else each for each in replicas)
-        moves.append(Move(partition=partition, replicas=replicas, target=target))
+        moves.append(ReplicaMovePlan(partition=partition, replicas=replicas, target=target))
     if stuck:
         shown = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         raise CannotDecommission(
@@ -85,7 +85,7 @@ def _counted(available: Mapping[int, BrokerDescription]) -> str:
     return f"the {len(available)} other brokers in service{on_machines} are"
 
 
-def current_plan(admin: Admin, broker_id: int) -> list[Move]:
+def current_plan(admin: Admin, broker_id: int) -> list[ReplicaMovePlan]:
     """Return the plan for the cluster as it is now, without partitions that are already leaving the broker."""
     brokers = admin.describe_brokers()
     if broker_id not in {broker.broker_id for broker in brokers}:
@@ -135,7 +135,7 @@ def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int
         time.sleep(POLL_S)
 
 
-def _start(admin: Admin, moves: Sequence[Move]) -> None:
+def _start(admin: Admin, moves: Sequence[ReplicaMovePlan]) -> None:
     refusals = admin.alter_partition_reassignments({move.partition: move.target for move in moves})
     for partition, refusal in refusals.items():
         if refusal is not None:

@@ -69,14 +69,14 @@ def dev(
     directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="kraft-dev-"))
     keep = data_dir is not None
     try:
-        with one_line_errors(NodeFailed, ConnectionError, _Refused):
+        with one_line_errors(NodeFailed, ConnectionError, _CannotStart):
             _run(directory, nodes, base_port, forks, stop)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Refused(Exception):
+class _CannotStart(Exception):
     """The cluster cannot be started; one line, with the remedy."""
 
 
@@ -103,7 +103,7 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
 
     existing = cluster_files.read(directory)
     if nodes < len(existing):
-        raise _Refused(f"{directory} holds a cluster of {len(existing)} nodes: use --nodes {len(existing)} or more")
+        raise _CannotStart(f"{directory} holds a cluster of {len(existing)} nodes: use --nodes {len(existing)} or more")
     plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing))
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
@@ -111,7 +111,7 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
         cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise _Refused(f"{directory}: cannot be written to: {reason}: choose another --data-dir") from None
+        raise _CannotStart(f"{directory}: cannot be written to: {reason}: choose another --data-dir") from None
     cluster = LocalCluster(directory, plans, launch=forks.launch)
     try:
         cluster.start()
@@ -134,7 +134,7 @@ def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePl
     voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
     highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + _GRPC_OFFSET
     if highest_port > 65535:
-        raise _Refused(
+        raise _CannotStart(
             f"--base-port {base_port}: port {highest_port} of the last node is above 65535: choose a lower one"
         )
     return [_plan_node(node_id, base_port, is_voter=node_id in voters) for node_id in range(1, nodes + 1)]
@@ -167,7 +167,7 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
         listeners = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))
         for name, port in listeners:
             if port is not None and (reason := why_not_free(HOST, port)):
-                raise _Refused(
+                raise _CannotStart(
                     f"node {plan.node_id} cannot listen on port {port} for {name}: {reason}: "
                     "stop the process that uses it, or choose other ports with --base-port"
                 )

@@ -64,11 +64,11 @@ def application(arguments: list[str]) -> typer.Typer:
         else:
             app.command(name)(getattr(module, name))
     for command in each_command(app):
-        command.cls = _Command
+        command.cls = _DiagnosedCommand
     return app
 
 
-class _Command(PlainCommand):
+class _DiagnosedCommand(PlainCommand):
     """A command that, where it got no answer in time, notes beside its error what is wrong with the cluster."""
 
     def invoke(self, ctx: Any) -> Any:

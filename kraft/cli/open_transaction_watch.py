@@ -12,7 +12,7 @@ from kraft.cli.options import open_admin
 from kraft.cli.printing import counted, say
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenTransaction
+    from kraft.cli.transactions.hanging import OpenInPartition
     from kraft.client import Admin, TopicPartition
 
 LOOK_AFTER_S: Final = 1.2
@@ -31,7 +31,7 @@ class OpenTransactionWatch:
     """Looks at open transactions while a reader waits; says each that holds back records once."""
 
     def __init__(
-        self, find: Callable[[], Sequence[OpenTransaction]], is_waiting: Callable[[], bool], say: Callable[[str], None]
+        self, find: Callable[[], Sequence[OpenInPartition]], is_waiting: Callable[[], bool], say: Callable[[str], None]
     ) -> None:
         """All callables are called in another thread; `find` raises KraftError where it cannot be found out."""
         self._find = find
@@ -81,7 +81,7 @@ def open_transaction_watch(
         ended.set()
 
 
-def _find(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
+def _find(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenInPartition]:
     from msgspec.structs import replace
 
     from kraft.cli.transactions.hanging import open_transactions
@@ -96,7 +96,7 @@ def _find(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenTransa
     return [replace(each, transactional_id=ids.get(each.producer.producer_id)) for each in found]
 
 
-def _reason(transaction: OpenTransaction, now_ms: int) -> str:
+def _reason(transaction: OpenInPartition, now_ms: int) -> str:
     idle = counted(int(transaction.seconds_since_write(now_ms)), "second")
     held = f"{transaction.partition}: records from offset {transaction.start_offset} on wait for an open transaction"
     if transaction.transactional_id is None:

@@ -64,7 +64,7 @@ def readable(content: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(content).decode()}
 
 
-class Progress:
+class ProgressLine:
     """A running count on standard error, shown only on a terminal."""
 
     def __init__(self, words: str) -> None:

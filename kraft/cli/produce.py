@@ -20,7 +20,7 @@ from kraft.cli.options import (
     key_values,
     topic_name,
 )
-from kraft.cli.printing import Progress, counted, say
+from kraft.cli.printing import ProgressLine, counted, say
 from kraft.cli.quorum_watch import quorum_watch
 from kraft.cli.send_delays import SendDelays
 
@@ -126,7 +126,7 @@ class _Sending:
     """Lines of standard input on their way to a topic."""
 
     def __init__(self, producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> None:
-        self._progress = Progress("records stored")
+        self._progress = ProgressLine("records stored")
         self._producer = producer
         self._topic = topic
         self._separator = separator

@@ -37,7 +37,7 @@ TimerKey = Hashable
 """Names a timer by its purpose, such as the session of one member. One that is set again replaces the earlier one."""
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class DecisionContext(Struct, frozen=True, kw_only=True):
     """Facts beside the state that a decision depends on."""
 
     now_ms: int
@@ -57,7 +57,7 @@ class Reply(Struct, frozen=True):
     response: object | Refusal
 
 
-class Work(Protocol):
+class ShardWork(Protocol):
     """A long computation on immutable values, for a thread beside the shard. Its result comes back as commands."""
 
     def commands(self) -> Sequence[Any]:
@@ -98,7 +98,7 @@ class ShardDecision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True
     timers: Mapping[TimerKey, int | None] = {}
     """Timers to set, in milliseconds from now; None removes one. A timer that ends is a command."""
 
-    work: tuple[Work, ...] = ()
+    work: tuple[ShardWork, ...] = ()
     """Begins at once. What it brings may be late: the shard may have been loaded again meanwhile."""
 
     events: tuple[object, ...] = ()
@@ -126,7 +126,7 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
         """
         return replicated
 
-    def loaded(self, replicated: Replicated, context: Context) -> ShardDecision[Volatile, Record]:
+    def loaded(self, replicated: Replicated, context: DecisionContext) -> ShardDecision[Volatile, Record]:
         """Decide what follows from the replicated state alone: a new volatile state, and its timers."""
 
     def decide(
@@ -135,12 +135,12 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
         volatile: Volatile,
         ticket: Ticket,
         command: Command_contra,
-        context: Context,
+        context: DecisionContext,
     ) -> ShardDecision[Volatile, Record]:
         """Decide one request."""
 
     def timer_ended(
-        self, replicated: Replicated, volatile: Volatile, key: TimerKey, context: Context
+        self, replicated: Replicated, volatile: Volatile, key: TimerKey, context: DecisionContext
     ) -> ShardDecision[Volatile, Record]:
         """Decide what the end of a timer leads to."""
 

@@ -6,7 +6,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from kraft.coordinator.shard import Reply, TimerKey, Work
+from kraft.coordinator.shard import Reply, ShardWork, TimerKey
 from kraft.coordinator.shard_batches import Happening
 from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.model.errors import Refusal
@@ -68,7 +68,7 @@ class Load(Struct, Generic[Replicated], frozen=True):
 class DoWork(Struct, frozen=True):
     """Do this work in a thread, and decide the commands that it returns."""
 
-    work: Work
+    work: ShardWork
 
 
 Effect: TypeAlias = (

@@ -28,7 +28,15 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey, TransactionalProducer
+from kraft.coordinator.shard import (
+    DecisionContext,
+    Reply,
+    Shard,
+    ShardDecision,
+    Ticket,
+    TimerKey,
+    TransactionalProducer,
+)
 from kraft.coordinator.shard_batches import (
     DecisionWrite,
     Happening,
@@ -93,7 +101,7 @@ class _Reload(Struct, frozen=True):
 class ShardFacts(Struct, frozen=True, kw_only=True):
     """Facts and limits that a shard depends on besides its state."""
 
-    context: Callable[[], Context]
+    context: Callable[[], DecisionContext]
     batch_bytes_max: Callable[[], int]
     """Decisions are written together in batches of at most this size, unless one is larger alone."""
 
@@ -301,7 +309,7 @@ class ShardMachine(Generic[Replicated, Volatile, Command, Record]):
         return records
 
     def _take(
-        self, decision: ShardDecision[Volatile, Record], written: DecisionWrite[Replicated], context: Context
+        self, decision: ShardDecision[Volatile, Record], written: DecisionWrite[Replicated], context: DecisionContext
     ) -> list[Effect[Replicated]]:
         effects: list[Effect[Replicated]] = []
         self.volatile = decision.volatile
@@ -360,7 +368,7 @@ class ShardMachine(Generic[Replicated, Volatile, Command, Record]):
         batch.replies += replies
         return []
 
-    def _report(self, decision: ShardDecision[Volatile, Record], context: Context) -> list[Effect[Replicated]]:
+    def _report(self, decision: ShardDecision[Volatile, Record], context: DecisionContext) -> list[Effect[Replicated]]:
         if not decision.events:
             return []
         is_written = bool(decision.records)

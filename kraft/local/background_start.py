@@ -143,9 +143,9 @@ class _Start:
         self._without_majority_since: float | None = None
         self._found: Membership | None = None
         # Imported while the node is starting, because importing gRPC takes long.
-        from kraft.rpc.peers import Connections
+        from kraft.rpc.peers import PeerConnections
 
-        self._connections = Connections()
+        self._connections = PeerConnections()
 
     async def wait(self) -> str | None:
         """Wait until the node is in service, and return None, or what it needs of others."""

@@ -70,9 +70,9 @@ class _Readiness:
         self._running = running
         self._deadline = deadline
         # Imported while the nodes are starting, because importing gRPC takes long.
-        from kraft.rpc.peers import Connections
+        from kraft.rpc.peers import PeerConnections
 
-        self._connections = Connections()
+        self._connections = PeerConnections()
 
     async def wait(self, cancelled: Callable[[], bool]) -> bool:
         try:

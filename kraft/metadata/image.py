@@ -27,6 +27,9 @@ from kraft.metadata.records import (
     FeatureLevelSet,
     GroupConfigSet,
     MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
     OperatorFenceSet,
     PartitionChanged,
     PartitionCreated,
@@ -38,9 +41,6 @@ from kraft.metadata.records import (
     TopicCreated,
     TopicDeleted,
     TopicRecord,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
 )
 from kraft.metadata.small_maps import overlaid, with_setting
 from kraft.model.endpoint import Endpoint
@@ -327,7 +327,7 @@ class _ImageDraft:
                 self._apply_to_brokers(record)
             case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
                 self._apply_to_topics(record)
-            case TransactionBegun() | TransactionEnded() | TransactionAborted():
+            case MetadataTransactionBegun() | MetadataTransactionEnded() | MetadataTransactionAborted():
                 raise AssertionError(f"{record} is a marker for `replayed_image` and changes no image")
             case _:
                 assert_never(record)

@@ -182,16 +182,16 @@ class ClientQuotaSet(Struct, frozen=True, kw_only=True):
     value: float | None
 
 
-class TransactionBegun(Struct, frozen=True, kw_only=True):
+class MetadataTransactionBegun(Struct, frozen=True, kw_only=True):
     """Begins a transaction, as the first record of an entry: the records after it take effect together at its end."""
 
 
-class TransactionEnded(Struct, frozen=True, kw_only=True):
-    """Ends a transaction, as the last record of an entry: all records since `TransactionBegun` take effect."""
+class MetadataTransactionEnded(Struct, frozen=True, kw_only=True):
+    """Ends a transaction, as the last record of an entry: all records since `MetadataTransactionBegun` take effect."""
 
 
-class TransactionAborted(Struct, frozen=True, kw_only=True):
-    """Aborts a transaction, as the last record of an entry: no record since `TransactionBegun` takes effect."""
+class MetadataTransactionAborted(Struct, frozen=True, kw_only=True):
+    """Aborts a transaction, as the last record of an entry: no record since `MetadataTransactionBegun` takes effect."""
 
 
 BrokerRecord = (
@@ -205,7 +205,7 @@ BrokerRecord = (
 )
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
 SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet
-TransactionMarker = TransactionBegun | TransactionEnded | TransactionAborted
+TransactionMarker = MetadataTransactionBegun | MetadataTransactionEnded | MetadataTransactionAborted
 MetadataRecord = (
     ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord | TransactionMarker
 )

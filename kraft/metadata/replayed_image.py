@@ -13,7 +13,12 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import MetadataRecord, TransactionAborted, TransactionBegun, TransactionEnded
+from kraft.metadata.records import (
+    MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
+)
 from kraft.model.errors import KraftError
 
 
@@ -55,15 +60,15 @@ class ReplayedImage(Struct, frozen=True, kw_only=True):
     def _replay(self, entry: Sequence[MetadataRecord]) -> ReplayedImage:
         if not entry:
             return self
-        begins, last = isinstance(entry[0], TransactionBegun), entry[-1]
-        ends = isinstance(last, TransactionEnded | TransactionAborted)
+        begins, last = isinstance(entry[0], MetadataTransactionBegun), entry[-1]
+        ends = isinstance(last, MetadataTransactionEnded | MetadataTransactionAborted)
         assert not (begins and self.in_transaction), "a transaction begins in another"
         assert self.in_transaction or begins or not ends, f"{last} without a transaction"
         records = entry[1 if begins else 0 : -1 if ends else len(entry)]
-        if isinstance(last, TransactionAborted):
+        if isinstance(last, MetadataTransactionAborted):
             return ReplayedImage(image=self.image)
         after = (self.image if self.draft is None else self.draft).replay(records)
-        if isinstance(last, TransactionEnded) or not (begins or self.in_transaction):
+        if isinstance(last, MetadataTransactionEnded) or not (begins or self.in_transaction):
             return ReplayedImage(image=after)
         return ReplayedImage(image=self.image, draft=after)
 

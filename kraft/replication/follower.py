@@ -46,7 +46,7 @@ class FetchPosition(Struct, frozen=True, kw_only=True):
         )
 
 
-class _Phase(Enum):
+class _FollowerPhase(Enum):
     FETCHING = auto()
     CHANGING_LOG = auto()
     """An append or a truncation was requested, and its end is not reported yet."""
@@ -82,7 +82,7 @@ class PartitionFollower:
         self._leader_high_watermark = self._high_watermark
         self._leader_log_start = Offset(log.log_start_offset)
         self._retry_backoff_ms = retry_backoff_ms
-        self._phase = _Phase.FETCHING
+        self._phase = _FollowerPhase.FETCHING
 
     @property
     def high_watermark(self) -> Offset:
@@ -96,7 +96,7 @@ class PartitionFollower:
 
     def next_fetch(self) -> FetchPosition | None:
         """Return the next fetch; None while the log is changing or needs a sync, and after the leader epoch ended."""
-        if self._phase is not _Phase.FETCHING or self.needs_sync:
+        if self._phase is not _FollowerPhase.FETCHING or self.needs_sync:
             return None
         return self._position()
 
@@ -106,13 +106,17 @@ class PartitionFollower:
         A response that arrives after the log changed is dropped: its diverging epoch refers to another state of the
         log, and truncating to it could drop records that the leader has since counted as replicated here.
         """
-        if self._phase is not _Phase.FETCHING or self.needs_sync or not asked.asks_the_same_as(self._position()):
+        if (
+            self._phase is not _FollowerPhase.FETCHING
+            or self.needs_sync
+            or not asked.asks_the_same_as(self._position())
+        ):
             return []
         match result.error_code:
             case ErrorCode.NONE:
                 return self._accepted(result)
             case ErrorCode.FENCED_LEADER_EPOCH:
-                self._phase = _Phase.FENCED
+                self._phase = _FollowerPhase.FENCED
                 return [WaitForMetadata()]
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._out_of_range(result)
@@ -125,14 +129,14 @@ class PartitionFollower:
         """Handle an append or a sync of the log. Fetching continues when both ends are equal."""
         assert durable_end <= log_end == self._log.log_end_offset, f"reported {durable_end}, {log_end}"
         self._durable_end = durable_end
-        if self._phase is _Phase.CHANGING_LOG:
-            self._phase = _Phase.FETCHING
+        if self._phase is _FollowerPhase.CHANGING_LOG:
+            self._phase = _FollowerPhase.FETCHING
         return self._caught_up_with_leader()
 
     def append_refused(self) -> list[FollowerEffect]:
         """Handle records that failed the log's checks (damaged in transit, or out of order): fetch again later."""
-        if self._phase is _Phase.CHANGING_LOG:
-            self._phase = _Phase.FETCHING
+        if self._phase is _FollowerPhase.CHANGING_LOG:
+            self._phase = _FollowerPhase.FETCHING
         return [Retry(after_ms=self._retry_backoff_ms)]
 
     def log_moved(self, log: EpochEnds) -> None:
@@ -143,8 +147,8 @@ class PartitionFollower:
         """Handle the end of a `TruncateTo` or `RestartAt`."""
         assert durable_end <= log_end == self._log.log_end_offset, f"reported {durable_end}, {log_end}"
         self._durable_end = durable_end
-        if self._phase is _Phase.CHANGING_LOG:
-            self._phase = _Phase.FETCHING
+        if self._phase is _FollowerPhase.CHANGING_LOG:
+            self._phase = _FollowerPhase.FETCHING
         kept = Offset(min(max(self._high_watermark, self._log.log_start_offset), log_end))
         if kept == self._high_watermark:
             return []
@@ -170,7 +174,7 @@ class PartitionFollower:
         self._leader_log_start = Offset(result.log_start_offset)
         if not result.records:
             return self._caught_up_with_leader()
-        self._phase = _Phase.CHANGING_LOG
+        self._phase = _FollowerPhase.CHANGING_LOG
         return [AppendRecords(records=result.records)]
 
     def _truncate(self, offset: Offset) -> list[FollowerEffect]:
@@ -179,7 +183,7 @@ class PartitionFollower:
             return [Retry(after_ms=self._retry_backoff_ms)]
         if offset < self._log.log_start_offset:
             return self._restart(offset)
-        self._phase = _Phase.CHANGING_LOG
+        self._phase = _FollowerPhase.CHANGING_LOG
         return [*self._committed_loss(offset), TruncateTo(offset=offset)]
 
     def _out_of_range(self, result: ReplicaFetchResult) -> list[FollowerEffect]:
@@ -191,7 +195,7 @@ class PartitionFollower:
         return [Retry(after_ms=self._retry_backoff_ms)]
 
     def _restart(self, offset: Offset) -> list[FollowerEffect]:
-        self._phase = _Phase.CHANGING_LOG
+        self._phase = _FollowerPhase.CHANGING_LOG
         return [*self._committed_loss(offset), RestartAt(offset=offset)]
 
     def _committed_loss(self, offset: Offset) -> list[FollowerEffect]:

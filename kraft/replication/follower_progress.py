@@ -26,7 +26,7 @@ class FollowerState(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Fetch:
+class _LastFetch:
     """Time of a follower's fetch, and the leader's log end at that time."""
 
     at_ms: int
@@ -52,7 +52,7 @@ class FollowerProgress:
     """When it was caught up for the last time before it left the ISR. Only descriptions have it."""
     advanced_ms: int = 0
     """Time of its last fetch that had more than the one before it, or all that the leader had; or of its first."""
-    _last_fetch: _Fetch | None = None
+    _last_fetch: _LastFetch | None = None
 
     @property
     def last_fetch_ms(self) -> int | None:
@@ -77,7 +77,7 @@ class FollowerProgress:
         # leader epoch; if one ever did otherwise, the largest would count records that are gone. A fetch that arrives
         # after a later one, over an earlier connection, delays the high watermark until the next fetch.
         self.durable_end = fetch_offset
-        self._last_fetch = _Fetch(at_ms=now_ms, leader_end=leader_end)
+        self._last_fetch = _LastFetch(at_ms=now_ms, leader_end=leader_end)
 
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """True if the follower lacks nothing, or nothing older than `lag_time_max_ms`."""

@@ -31,7 +31,7 @@ class Served(Struct, frozen=True):
     """The handler also gets a RequestContext, of this version. None: it does not."""
 
 
-class Codec(Protocol[Value]):
+class MessageCodec(Protocol[Value]):
     """Converts values to messages and back; a message is what gRPC parses and serializes."""
 
     @property
@@ -62,7 +62,9 @@ class Packed(Generic[Value]):
 
 
 class _Declaration(Generic[Request, Response]):
-    def __init__(self, service: str, name: str, request: Codec[Request], response: Codec[Response]) -> None:
+    def __init__(
+        self, service: str, name: str, request: MessageCodec[Request], response: MessageCodec[Response]
+    ) -> None:
         self.service = service
         self.name = name
         self.method = f"/{service}/{name}"

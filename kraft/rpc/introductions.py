@@ -156,7 +156,7 @@ class SessionBook:
         self._process = process
         self._opened = 0
         self._forgotten = 0
-        self._calls: dict[int, _Calls] = {}
+        self._calls: dict[int, _CallWindow] = {}
 
     def open(self) -> bytes:
         """Return a new session."""
@@ -177,7 +177,7 @@ class SessionBook:
             raise Unintroduced("its session was never opened")
         if number <= self._forgotten:
             raise SessionForgotten
-        calls = self._calls.setdefault(number, _Calls())
+        calls = self._calls.setdefault(number, _CallWindow())
         if not calls.is_first(introduction.count):
             raise Unintroduced("the call was repeated, by the node or by someone who recorded it")
         if len(self._calls) > SESSIONS_MAX:
@@ -185,7 +185,7 @@ class SessionBook:
             del self._calls[self._forgotten]
 
 
-class _Calls:
+class _CallWindow:
     """Numbers of the calls of one session: the highest, and a bit for each of the WINDOW numbers up to it."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kraft.rpc.call import Codec
+from kraft.rpc.call import MessageCodec
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
@@ -44,7 +44,7 @@ class LongMessage(NamedTuple):
     data: bytes
 
 
-def receiving(codec: Codec[Any]) -> Callable[[bytes], Any]:
+def receiving(codec: MessageCodec[Any]) -> Callable[[bytes], Any]:
     """Return what decodes a message as it arrives, unless it is long. Raises DecodeError."""
     if not isinstance(codec, Mapping):
         return codec.parse
@@ -62,7 +62,7 @@ def receiving(codec: Codec[Any]) -> Callable[[bytes], Any]:
     return receive
 
 
-async def value_of(codec: Codec[Value], received: Any) -> Value:
+async def value_of(codec: MessageCodec[Value], received: Any) -> Value:
     """Return the value of a message that `receiving` returned.
 
     Raises DecodeError, and ValueError for invalid fields and for too many elements of a client's.
@@ -86,7 +86,7 @@ def _decoded(codec: Mapping[Value, Any], data: bytes) -> Value:
     return codec.to_value(message)
 
 
-async def to_message(codec: Codec[Value], value: Value, received: Any = None) -> Any:
+async def to_message(codec: MessageCodec[Value], value: Value, received: Any = None) -> Any:
     """Return the message of a response, or the bytes of a long one.
 
     `received` is the message of the request: after a long one, the response is taken for long, too.
@@ -98,7 +98,7 @@ async def to_message(codec: Codec[Value], value: Value, received: Any = None) ->
     return codec.to_message(value)
 
 
-def sending(codec: Codec[Any]) -> Callable[[Any], bytes]:
+def sending(codec: MessageCodec[Any]) -> Callable[[Any], bytes]:
     """Return what encodes a message, or passes one that is encoded already."""
     serialize = codec.serialize
     return lambda message: message if isinstance(message, bytes) else serialize(message)

@@ -47,12 +47,12 @@ class _NoNumber(Exception):
     """A number that does not end where it has to."""
 
 
-class _Field(NamedTuple):
+class _MessageField(NamedTuple):
     is_list: bool
     packed_size: int | None
     """Size of a number of a packed list, 0 for varints; None for other fields."""
 
-    nested: dict[int, _Field] | None
+    nested: dict[int, _MessageField] | None
     """The fields of the message in it, if that has lists itself."""
 
 
@@ -79,7 +79,7 @@ class _Scan:
     def has_enough(self) -> bool:
         return self.elements > self._enough or self._fields_left < 0
 
-    def run(self, position: int, end: int, fields: dict[int, _Field]) -> None:
+    def run(self, position: int, end: int, fields: dict[int, _MessageField]) -> None:
         """Count in the message between two positions. Raises IndexError or _NoNumber if there is none."""
         while position < end and not self.has_enough:
             self._fields_left -= 1
@@ -100,7 +100,7 @@ class _Scan:
                 # Groups have no content of their own: their fields follow. No message of ours has one.
                 position += _SIZES.get(kind, 0)
 
-    def _sized(self, field: _Field, begin: int, end: int) -> None:
+    def _sized(self, field: _MessageField, begin: int, end: int) -> None:
         if field.packed_size is None:
             self.elements += field.is_list
         elif field.packed_size:
@@ -127,7 +127,7 @@ class _Scan:
 
 
 @cache
-def _fields(descriptor: Descriptor) -> dict[int, _Field]:
+def _fields(descriptor: Descriptor) -> dict[int, _MessageField]:
     """Return the fields that are lists, or have lists, by their numbers."""
     found = {}
     for field in descriptor.fields:
@@ -136,5 +136,5 @@ def _fields(descriptor: Descriptor) -> dict[int, _Field]:
         nested = None if message is None or is_map else _fields(message) or None
         if field.is_repeated or nested:
             packed = None if not field.is_repeated or field.type in _ONE_EACH else _FIXED_SIZE.get(field.type, 0)
-            found[field.number] = _Field(field.is_repeated, packed, nested)
+            found[field.number] = _MessageField(field.is_repeated, packed, nested)
     return found

@@ -32,9 +32,9 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "group_config_set": Mapping(records.GroupConfigSet, metadata_pb2.GroupConfigSet),
     "client_quota_set": Mapping(records.ClientQuotaSet, metadata_pb2.ClientQuotaSet),
     "broker_epochs_used": Mapping(records.BrokerEpochsUsed, metadata_pb2.BrokerEpochsUsed),
-    "transaction_begun": Mapping(records.TransactionBegun, metadata_pb2.TransactionBegun),
-    "transaction_ended": Mapping(records.TransactionEnded, metadata_pb2.TransactionEnded),
-    "transaction_aborted": Mapping(records.TransactionAborted, metadata_pb2.TransactionAborted),
+    "transaction_begun": Mapping(records.MetadataTransactionBegun, metadata_pb2.TransactionBegun),
+    "transaction_ended": Mapping(records.MetadataTransactionEnded, metadata_pb2.TransactionEnded),
+    "transaction_aborted": Mapping(records.MetadataTransactionAborted, metadata_pb2.TransactionAborted),
 }
 
 _FIELD_OF_TYPE = {mapping.value_type: field for field, mapping in _MAPPINGS.items()}

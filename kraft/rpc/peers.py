@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.rpc.call import AnyCall, Call, Codec, Exchange, ServerStream, Stream
+from kraft.rpc.call import AnyCall, Call, Exchange, MessageCodec, ServerStream, Stream
 from kraft.rpc.connection_failures import UNKNOWN_HOST, connection_failure, is_not_grpc, is_refused
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
@@ -79,7 +79,7 @@ def dial_openly(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channe
     return grpc.aio.insecure_channel(address, options=options)
 
 
-class Connections:
+class PeerConnections:
     """The channels of one client or node, one for each address, opened at first use."""
 
     def __init__(self, dial: Dial = dial_openly) -> None:
@@ -149,8 +149,8 @@ class CallStream(Generic[Request, Response]):
         self.address = address
         self._call = call
         self._is_closed = False
-        self._request: Codec[Request] = stream.request
-        self._response: Codec[Response] = stream.response
+        self._request: MessageCodec[Request] = stream.request
+        self._response: MessageCodec[Response] = stream.response
 
     async def send(self, request: Request) -> None:
         """Send a request; waits while the connection is full. Raises as `receive` does."""

@@ -34,7 +34,7 @@ EMPTY_CALLS_PER_S: Final = 2
 
 
 @dataclass(slots=True)
-class _Connection:
+class _MeasuredConnection:
     explained_bytes: int = 0
     messages: int = 0
     calls_begun: int = 0
@@ -54,7 +54,7 @@ class _Connection:
 class OpenCall:
     """A call that has not ended."""
 
-    connection: _Connection
+    connection: _MeasuredConnection
     settled_bytes: int
     """Of what its connection has received, the first so many bytes at least are no part of what gRPC holds for it."""
 
@@ -96,7 +96,7 @@ class ReceivedMessages:
         self.flood_began = flood_began
         """Called when a connection has too many calls without a message."""
 
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, _MeasuredConnection] = {}
         self._looks_begun = self._looks_ended = 0
 
     @contextmanager
@@ -122,8 +122,8 @@ class ReceivedMessages:
         """Count a call that was refused before anything of it was read."""
         self._call_began(peer, is_node=False)
 
-    def _call_began(self, peer: str, *, is_node: bool) -> _Connection:
-        connection = self._connections.setdefault(peer, _Connection())
+    def _call_began(self, peer: str, *, is_node: bool) -> _MeasuredConnection:
+        connection = self._connections.setdefault(peer, _MeasuredConnection())
         connection.explained_bytes += CALL_BYTES
         connection.calls_begun += 1
         connection.is_node |= is_node
@@ -176,7 +176,7 @@ class ReceivedMessages:
             self._connections.pop(gone, None)
 
 
-def _received(connection: _Connection) -> Received:
+def _received(connection: _MeasuredConnection) -> Received:
     last = connection.received_bytes
     settled = [call.settled_bytes for call in connection.calls]
     return Received(

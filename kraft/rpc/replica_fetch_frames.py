@@ -36,7 +36,7 @@ _RESPONSE: Final = Struct(">4sqI")
 _RESULT: Final = Struct(">16siiiqqiqII")
 
 
-class BadFrame(ValueError):
+class BadFetchFrame(ValueError):
     """The bytes are not a frame of this kind and version. The text is one line."""
 
 
@@ -70,7 +70,7 @@ def request_pieces(request: ReplicaFetchRequest) -> list[Buffer]:
 
 
 def unpack_request(frame: Buffer) -> ReplicaFetchRequest:
-    """Return the request. Raises BadFrame."""
+    """Return the request. Raises BadFetchFrame."""
     try:
         kind, number, replica_id, broker_epoch, max_wait_ms, min_bytes, max_bytes, count = _REQUEST.unpack_from(frame)
     except error:
@@ -78,7 +78,7 @@ def unpack_request(frame: Buffer) -> ReplicaFetchRequest:
     _check_kind(kind, REQUEST_KIND)
     expected = _REQUEST.size + count * _WANTED.size
     if len(frame) != expected:
-        raise BadFrame(f"a request for {count} partitions has {expected} bytes, not {len(frame)}")
+        raise BadFetchFrame(f"a request for {count} partitions has {expected} bytes, not {len(frame)}")
     partitions = [
         ReplicaFetchPartition(
             topic_id=UUID(bytes=topic_id),
@@ -140,7 +140,7 @@ def response_pieces(response: ReplicaFetchResponse) -> list[Buffer]:
 
 
 def unpack_response(frame: Buffer) -> ReplicaFetchResponse:
-    """Return the response, whose records are views of `frame`. Raises BadFrame."""
+    """Return the response, whose records are views of `frame`. Raises BadFetchFrame."""
     try:
         kind, number, count = _RESPONSE.unpack_from(frame)
         _check_kind(kind, RESPONSE_KIND)
@@ -152,7 +152,7 @@ def unpack_response(frame: Buffer) -> ReplicaFetchResponse:
     except error:
         raise _cut_off(frame) from None
     if position != len(frame):
-        raise BadFrame(f"a response for {count} partitions has {position} bytes, not {len(frame)}")
+        raise BadFetchFrame(f"a response for {count} partitions has {position} bytes, not {len(frame)}")
     return ReplicaFetchResponse(number=number, partitions=partitions)
 
 
@@ -177,7 +177,7 @@ def _unpack_result(frame: Buffer, position: int) -> tuple[ReplicaFetchResult, in
     try:
         message = str(frame[message_at:records_at], "utf-8") if message_bytes else ""
     except UnicodeDecodeError:
-        raise BadFrame("an error message is not UTF-8") from None
+        raise BadFetchFrame("an error message is not UTF-8") from None
     result = ReplicaFetchResult(
         topic_id=UUID(bytes=topic_id),
         partition=partition,
@@ -195,8 +195,8 @@ def _unpack_result(frame: Buffer, position: int) -> tuple[ReplicaFetchResult, in
 
 def _check_kind(kind: bytes, expected: bytes) -> None:
     if kind != expected:
-        raise BadFrame(f"a frame of kind {kind!r}, not {expected!r}: the other broker runs another version")
+        raise BadFetchFrame(f"a frame of kind {kind!r}, not {expected!r}: the other broker runs another version")
 
 
-def _cut_off(frame: Buffer) -> BadFrame:
-    return BadFrame(f"a frame is cut off after {len(frame)} bytes")
+def _cut_off(frame: Buffer) -> BadFetchFrame:
+    return BadFetchFrame(f"a frame is cut off after {len(frame)} bytes")

@@ -36,7 +36,7 @@ class ServedFrames:
         self._handler = served.handler
         self._gatekeeper = gatekeeper
         self._refusals = refusals
-        self._connections: set[_Connection] = set()
+        self._connections: set[_ServedConnection] = set()
         self._is_closed = False
 
     def admit(self, version: int, frame: Buffer, peer: str) -> TakeOver:
@@ -49,7 +49,9 @@ class ServedFrames:
         proof = self._gatekeeper.admit_connection(connection_method(self._exchange), introduction, nonce, peer)
 
         def take_over(transport: asyncio.Transport) -> None:
-            connection = _Connection(self._exchange, self._handler, peer, self._refusals, self._connections.discard)
+            connection = _ServedConnection(
+                self._exchange, self._handler, peer, self._refusals, self._connections.discard
+            )
             self._connections.add(connection)
             connection.begin(transport, proof)
 
@@ -62,14 +64,14 @@ class ServedFrames:
             connection.close()
 
 
-class _Connection:
+class _ServedConnection:
     def __init__(
         self,
         exchange: Exchange[Any, Any],
         handler: Callable[[Any], Awaitable[Callable[[], Any]]],
         peer: str,
         refusals: RefusalLog,
-        ended: Callable[[_Connection], None],
+        ended: Callable[[_ServedConnection], None],
     ) -> None:
         self._exchange = exchange
         self._handler = handler

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from kraft.model.errors import Refusal
 from kraft.model.request_context import RequestContext
-from kraft.rpc.call import Call, Codec, Exchange, Served, ServerStream, Stream
+from kraft.rpc.call import Call, Exchange, MessageCodec, Served, ServerStream, Stream
 from kraft.rpc.long_messages import receiving, sending, to_message, value_of
 from kraft.rpc.peers import CLIENT_ID, MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
@@ -167,7 +167,7 @@ def _exchanging(
     return answer
 
 
-async def read_value(codec: Codec[Request], message: Any, context: Context) -> Request:
+async def read_value(codec: MessageCodec[Request], message: Any, context: Context) -> Request:
     """Return the request's value; ends the call if the message's fields are invalid."""
     try:
         return await value_of(codec, message)
@@ -181,7 +181,7 @@ class _BadMessage(Exception):
     """An invalid message of a stream. Not an abort yet, which would drop the responses to earlier requests."""
 
 
-async def read_values(requests: AsyncIterator[Any], codec: Codec[Request]) -> AsyncIterator[Request]:
+async def read_values(requests: AsyncIterator[Any], codec: MessageCodec[Request]) -> AsyncIterator[Request]:
     """Yield the values of a stream's messages, for `in_order`."""
     messages_left = aiter(requests)
     while True:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from kraft.wire.declaration import ArrayOf, Declared
 
 
-class _Field(NamedTuple):
+class _ValueField(NamedTuple):
     name: str
     is_list: bool
     has_lists: bool
@@ -39,7 +39,7 @@ def count_value_elements(value: Any, enough: int) -> int:
 
 
 @cache
-def _fields(kind: Any) -> tuple[_Field, ...]:
+def _fields(kind: Any) -> tuple[_ValueField, ...]:
     """Return the fields that are lists, or have lists."""
     if isinstance(kind, Declared):
         return tuple(_declared_fields(kind))
@@ -50,15 +50,15 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
         nested = get_args(inner)[0] if is_list else inner
         has_lists = isinstance(nested, type) and issubclass(nested, Struct) and bool(_fields(nested))
         if is_list or has_lists:
-            found.append(_Field(name, is_list, has_lists))
+            found.append(_ValueField(name, is_list, has_lists))
     return tuple(found)
 
 
-def _declared_fields(kind: Declared) -> Iterator[_Field]:
+def _declared_fields(kind: Declared) -> Iterator[_ValueField]:
     """Yield those of one of Kafka's messages."""
     for field in kind.fields:
         is_list = isinstance(field.form, ArrayOf)
         nested = field.form.element if isinstance(field.form, ArrayOf) else field.form
         has_lists = isinstance(nested, Declared) and bool(_fields(nested))
         if is_list or has_lists:
-            yield _Field(field.name, is_list, has_lists)
+            yield _ValueField(field.name, is_list, has_lists)

@@ -19,7 +19,7 @@ from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.frame_connection import FrameConnection
 from kraft.rpc.frame_exchange import admitting, hello, read_hello, refusal_in, refusing
 from kraft.rpc.introductions import NONCE_BYTES
-from kraft.rpc.replica_fetch_frames import BadFrame, unpack_request, unpack_response
+from kraft.rpc.replica_fetch_frames import BadFetchFrame, unpack_request, unpack_response
 
 pack_request, pack_response = REPLICA_FETCH.request.to_message, REPLICA_FETCH.response.to_message
 TOPIC = UUID(int=7)
@@ -29,7 +29,7 @@ PROOF_BYTES: Final = 32
 def replica_fetch_request(data: bytes) -> None:
     try:
         request = unpack_request(data)
-    except BadFrame:
+    except BadFetchFrame:
         return
     assert pack_request(request) == data, "a frame is not written as it was read"
 
@@ -37,7 +37,7 @@ def replica_fetch_request(data: bytes) -> None:
 def replica_fetch_response(data: bytes) -> None:
     try:
         response = unpack_response(data)
-    except BadFrame:
+    except BadFetchFrame:
         return
     assert unpack_response(pack_response(response)) == response
     for result in response.partitions:

@@ -15,7 +15,7 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_effects import RefuseAll
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
@@ -41,7 +41,7 @@ class GroupHost(group_transactions_host.Host):
     def __init__(
         self,
         shard: GroupShard,
-        context: Callable[[], Context],
+        context: Callable[[], DecisionContext],
         leader_epoch: int,
         log: Sequence[bytes],
         reply: Callable[[Request, object], None],
@@ -123,7 +123,7 @@ class TransactionHost(transactions_host.Host):
     def __init__(
         self,
         shard: TransactionShard,
-        context: Callable[[], Context],
+        context: Callable[[], DecisionContext],
         leader_epoch: int,
         log: Sequence[transactions_host.Batch],
     ) -> None:
@@ -230,7 +230,7 @@ class GroupCoordinators(Succession[GroupHost]):
         self,
         random: Random,
         shard: GroupShard,
-        context: Callable[[], Context],
+        context: Callable[[], DecisionContext],
         reply: Callable[[Request, object], None],
         committed: Callable[[bytes], None],
     ) -> None:
@@ -248,7 +248,7 @@ class GroupCoordinators(Succession[GroupHost]):
 
 
 class TransactionCoordinators(Succession[TransactionHost]):
-    def __init__(self, random: Random, shard: TransactionShard, context: Callable[[], Context]) -> None:
+    def __init__(self, random: Random, shard: TransactionShard, context: Callable[[], DecisionContext]) -> None:
         self._new: Callable[[list[transactions_host.Batch]], TransactionHost] = lambda log: TransactionHost(
             shard, context, self.leader_epoch, log
         )

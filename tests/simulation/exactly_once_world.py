@@ -25,7 +25,7 @@ from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP
@@ -102,8 +102,8 @@ class World:
             heard=lambda heartbeat, assigned: None,
         )
 
-    def _context(self) -> Context:
-        return Context(now_ms=self.network.now_ms, image=self.image, random_id=f"{self._next_id():06}")
+    def _context(self) -> DecisionContext:
+        return DecisionContext(now_ms=self.network.now_ms, image=self.image, random_id=f"{self._next_id():06}")
 
     def _next_id(self) -> int:
         self._ids += 1

@@ -17,7 +17,7 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.shard_effects import (
     AppendBatch,
     Load,
@@ -91,7 +91,7 @@ class Timer(Struct, frozen=True):
 class Host:
     """A broker from the moment at which it leads the partition until another leads."""
 
-    def __init__(self, shard: GroupShard, context: Callable[[], Context], log: Sequence[bytes]) -> None:
+    def __init__(self, shard: GroupShard, context: Callable[[], DecisionContext], log: Sequence[bytes]) -> None:
         self.log: Log = list(log)
         self.load_end = len(self.log)
         self.producers = ProducerStates()

@@ -21,7 +21,7 @@ from kraft.coordinator.groups.commands import CommitTransactionOffsets, DeleteGr
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.timers import OffsetExpiryTimer
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.image import MetadataImage
@@ -145,9 +145,9 @@ class World:
         self._image: MetadataImage = with_topic(cluster(1), [1], [1])
         self.elect()
 
-    def context(self) -> Context:
+    def context(self) -> DecisionContext:
         self._ids += 1
-        return Context(now_ms=self.now_ms, image=self._image, random_id=str(self._ids))
+        return DecisionContext(now_ms=self.now_ms, image=self._image, random_id=str(self._ids))
 
     # --- coordinators ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch
-from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
+from kraft.coordinator.shard import DecisionContext, ShardWork, Ticket, TimerKey
 from kraft.coordinator.shard_batches import Happening
 from kraft.coordinator.shard_effects import (
     AppendBatch,
@@ -68,7 +68,7 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class WorkUnderWay(Struct, kw_only=True, eq=False):
-    work: Work
+    work: ShardWork
     commands: deque[GroupCommand] | None = None
     """None until they are computed."""
 
@@ -80,7 +80,7 @@ class HostWorld(Struct, frozen=True, kw_only=True):
     """What all coordinators share."""
 
     shard: GroupShard
-    context: Callable[[], Context]
+    context: Callable[[], DecisionContext]
     history: History
     reply: Callable[[Waiting, object], None]
     turn_ms: Callable[[], int] = lambda: 0

@@ -19,7 +19,7 @@ from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -343,9 +343,9 @@ class World:
         self._commits += 1
         return self._commits
 
-    def _context(self) -> Context:
+    def _context(self) -> DecisionContext:
         self._ids += 1
-        return Context(now_ms=self.now_ms, image=self._image, random_id=f"{self._ids:06}")
+        return DecisionContext(now_ms=self.now_ms, image=self._image, random_id=f"{self._ids:06}")
 
     # --- what holds after each event ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from kraft.coordinator.transactions import commit_transactions, replicated, shard
-from kraft.coordinator.transactions.commands import OpenTransaction
+from kraft.coordinator.transactions.commands import TransactionToCommit
 from kraft.coordinator.transactions.records import TransactionLogValue
 from kraft.coordinator.transactions.state import TransactionsState
 from kraft.coordinator.transactions.transaction import NO_SEQUENCE, Transaction, TransactionState
@@ -35,7 +35,7 @@ def committing_any_sequence() -> AbstractContextManager[object]:
 def committing_what_is_open() -> AbstractContextManager[object]:
     """Transactions that are not open any more are left out."""
 
-    def open_ones(state: TransactionsState, named: tuple[OpenTransaction, ...]) -> dict[str, Transaction]:
+    def open_ones(state: TransactionsState, named: tuple[TransactionToCommit, ...]) -> dict[str, Transaction]:
         found = {each.transactional_id: state.transaction(each.transactional_id) for each in named}
         return {
             name: each for name, each in found.items() if each is not None and each.state is TransactionState.ONGOING
@@ -48,7 +48,7 @@ def committing_for_any_producer() -> AbstractContextManager[object]:
     """What an id has open is committed, whoever has opened it."""
     find = commit_transactions._open_transactions
 
-    def of_any(state: TransactionsState, named: tuple[OpenTransaction, ...]) -> dict[str, Transaction] | Refusal:
+    def of_any(state: TransactionsState, named: tuple[TransactionToCommit, ...]) -> dict[str, Transaction] | Refusal:
         found = ((each, state.transaction(each.transactional_id)) for each in named)
         return find(state, tuple(each if at is None else replace(each, producer=at.producer) for each, at in found))
 

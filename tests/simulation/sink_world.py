@@ -22,9 +22,9 @@ from kraft.coordinator.transactions.commands import (
     EndTransaction,
     InitProducerId,
     MarkersWritten,
-    OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
+    TransactionToCommit,
 )
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
 from kraft.coordinator.transactions.settings import TransactionSettings
@@ -286,7 +286,7 @@ class World(FaultyCoordinator):
 
     def _ask_commit(self, driver: Driver) -> None:
         named = tuple(
-            OpenTransaction(transactional_id=task.transactional_id, producer=task.identity)
+            TransactionToCommit(transactional_id=task.transactional_id, producer=task.identity)
             for task in driver.tasks
             if task.identity is not None
         )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from random import Random
 from typing import Any
 
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.metadata.image import MetadataImage
 from tests.simulation.transactions_host import Host, compacted, replayed
@@ -27,8 +27,8 @@ class FaultyCoordinator(ABC):
         self.crashes = 0
         self.faults = True
 
-    def context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=self.image, random_id="id")
+    def context(self) -> DecisionContext:
+        return DecisionContext(now_ms=self.now_ms, image=self.image, random_id="id")
 
     def has_state_of_log(self) -> bool:
         """Return whether the state is the replay of the log, also of a compacted one, once everything is committed."""

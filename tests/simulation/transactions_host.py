@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple, TypeAlias
 
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.shard_effects import (
     AppendBatch,
     DoWork,
@@ -44,7 +44,7 @@ class Host:
     """A coordinator from its load to its crash."""
 
     def __init__(
-        self, shard: TransactionShard, context: Callable[[], Context], leader_epoch: int, log: Sequence[Batch]
+        self, shard: TransactionShard, context: Callable[[], DecisionContext], leader_epoch: int, log: Sequence[Batch]
     ) -> None:
         self.leader_epoch = leader_epoch
         self.log = list(log)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Reply, Ticket
+from kraft.coordinator.shard import DecisionContext, Reply, Ticket
 from kraft.coordinator.shard_effects import Effect, SendReplies
 from kraft.coordinator.shard_machine import ShardMachine
 from kraft.coordinator.transactions import (
@@ -182,7 +182,7 @@ def loading_without_timers() -> AbstractContextManager[object]:
     """A new coordinator does not time out the transactions that it found open."""
     loaded = TransactionShard.loaded
 
-    def untimed(self: TransactionShard, replicated: Transactions, context: Context) -> TransactionsDecision:
+    def untimed(self: TransactionShard, replicated: Transactions, context: DecisionContext) -> TransactionsDecision:
         return replace(loaded(self, replicated, context), timers={})
 
     return patch.object(TransactionShard, "loaded", untimed)

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Reply, Shard, ShardDecision, Ticket, TimerKey
 from kraft.model.errors import ErrorCode, Refusal
 
 
@@ -90,11 +90,11 @@ class CounterShard(Shard[int, Waiters, Command, bytes]):
     def replay(self, replicated: int, record: bytes) -> int:
         return replicated + int(record)
 
-    def loaded(self, replicated: int, context: Context) -> ShardDecision[Waiters, bytes]:
+    def loaded(self, replicated: int, context: DecisionContext) -> ShardDecision[Waiters, bytes]:
         return ShardDecision(volatile=Waiters())
 
     def decide(
-        self, replicated: int, volatile: Waiters, ticket: Ticket, command: Command, context: Context
+        self, replicated: int, volatile: Waiters, ticket: Ticket, command: Command, context: DecisionContext
     ) -> ShardDecision[Waiters, bytes]:
         match command:
             case Add():
@@ -118,7 +118,7 @@ class CounterShard(Shard[int, Waiters, Command, bytes]):
                 raise AssertionError("the shard has a bug")
 
     def timer_ended(
-        self, replicated: int, volatile: Waiters, key: TimerKey, context: Context
+        self, replicated: int, volatile: Waiters, key: TimerKey, context: DecisionContext
     ) -> ShardDecision[Waiters, bytes]:
         if isinstance(key, str):
             return self._add(replicated, volatile, Add(volatile.later[key]), ())

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import grpc.aio
 
 from kraft.rpc import calls, topic_calls
-from kraft.rpc.peers import Connections
+from kraft.rpc.peers import PeerConnections
 from kraft.rpc.services import SERVER_OPTIONS, Service
 
 
@@ -18,14 +18,14 @@ class Addable(Protocol):
 
 
 @asynccontextmanager
-async def served(*services: Addable) -> AsyncIterator[tuple[Connections, str]]:
+async def served(*services: Addable) -> AsyncIterator[tuple[PeerConnections, str]]:
     """Connections, and the address at which the services answer."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     for service in services:
         service.add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    connections = Connections()
+    connections = PeerConnections()
     try:
         yield connections, f"127.0.0.1:{port}"
     finally:

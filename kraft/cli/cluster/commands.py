@@ -18,7 +18,7 @@ from kraft.cli.options import (
 from kraft.cli.printing import counted, print_json
 
 if TYPE_CHECKING:
-    from kraft.cli.cluster.findings import Facts, Finding
+    from kraft.cli.cluster.findings import ClusterFacts, Finding
 
 app = typer.Typer(help="Show what is wrong with the cluster.", no_args_is_help=True)
 
@@ -58,7 +58,7 @@ def health(
     raise typer.Exit(EXIT_CODES[state])
 
 
-def _print(facts: Facts, found: list[Finding], state: str) -> None:
+def _print(facts: ClusterFacts, found: list[Finding], state: str) -> None:
     print(f"Cluster {facts.quorum.cluster_id or 'of unknown id'} is {state}: {_extent(facts)}.")
     for each in found:
         print(f"{each.severity.upper() + ':':<10}{each.what}")
@@ -66,7 +66,7 @@ def _print(facts: Facts, found: list[Finding], state: str) -> None:
             print(f"{'':<10}To do: {each.remedy}")
 
 
-def _extent(facts: Facts) -> str:
+def _extent(facts: ClusterFacts) -> str:
     """Return what the cluster consists of, in words."""
     voters = facts.quorum.voters
     counting = sum(not (voter.unreachable or voter.is_learner) for voter in voters)
@@ -84,7 +84,7 @@ def _extent(facts: Facts) -> str:
     )
 
 
-def _as_json(facts: Facts, found: list[Finding], state: str) -> dict[str, Any]:
+def _as_json(facts: ClusterFacts, found: list[Finding], state: str) -> dict[str, Any]:
     return {
         "cluster_id": facts.quorum.cluster_id or None,
         "state": state,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from kraft.cli.cluster.findings import Facts
+from kraft.cli.cluster.findings import ClusterFacts
 from kraft.cli.options import open_admin
 from kraft.cli.printing import counted
 from kraft.cli.topics.description import Shown, is_unavailable, min_insync_replicas, reassignment_of
@@ -43,11 +43,11 @@ _MIN_ISR: Final = "min.insync.replicas"
 class _Search(Struct, frozen=True):
     """Hanging transactions that were found, and why not all could be looked for."""
 
-    hanging: Sequence[hanging.OpenTransaction] = ()
+    hanging: Sequence[hanging.OpenInPartition] = ()
     problem: str = ""
 
 
-def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
+def gather(bootstrap_server: str, timeout_ms: int) -> ClusterFacts:
     """Ask the cluster. Raises Unreachable if no broker answers.
 
     Once a broker has answered, the client's warnings that it waits are not logged: what they say is among the facts.
@@ -70,7 +70,7 @@ def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
         found = _known(search, _Search(), "transactions", unknown)
         if found.problem:
             unknown["transactions"] = found.problem
-        return Facts(
+        return ClusterFacts(
             quorum=quorum.result(),
             brokers=brokers,
             partitions=partitions.result(),
@@ -154,7 +154,7 @@ def _search(admin: Admin, partitions: Future[list[Shown]], until_s: float) -> _S
     led = [
         TopicPartition(each.topic, each.partition.partition) for each in partitions.result() if not is_unavailable(each)
     ]
-    found: list[hanging.OpenTransaction] = []
+    found: list[hanging.OpenInPartition] = []
     for begin in range(0, len(led), hanging.PARTITIONS_AT_ONCE):
         if time.monotonic() > until_s:
             return _Search(

@@ -15,7 +15,7 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, KraftError
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenTransaction
+    from kraft.cli.transactions.hanging import OpenInPartition
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription, QuorumMember
     from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
@@ -49,7 +49,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     """All partitions or directories that it is about."""
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class ClusterFacts(Struct, frozen=True, kw_only=True):
     """What could be found out about a cluster. `directories` are those of each broker that should be in service, and
     `fenced` says of the others why they did not answer, None if they did."""
 
@@ -58,7 +58,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     partitions: Sequence[Shown]
     directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]
     fenced: Mapping[int, KraftError | None]
-    hanging: Sequence[OpenTransaction]
+    hanging: Sequence[OpenInPartition]
     unknown: Mapping[str, str]
     """Reasons why something could not be found out, by subject."""
 
@@ -73,7 +73,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return None if self.active_controller is None else sum(not broker.fenced for broker in self.brokers)
 
 
-def findings(facts: Facts) -> list[Finding]:
+def findings(facts: ClusterFacts) -> list[Finding]:
     """Return what is wrong: critical findings first, otherwise in the order in which causes come before effects."""
     found = [
         *_of_controllers(facts.quorum),
@@ -115,7 +115,7 @@ def _is_lagging(voter: QuorumMember, leader: QuorumMember) -> bool:
     return voter.lag > 0 and behind_ms > LAG_MS_MAX and not (voter.unreachable or voter.is_learner)
 
 
-def _of_brokers(facts: Facts) -> Iterator[Finding]:
+def _of_brokers(facts: ClusterFacts) -> Iterator[Finding]:
     for broker in facts.brokers:
         if broker.fenced_by_operator and not broker.replicas:
             done = f"stop it if it runs, then kraft brokers unregister {broker.broker_id}"
@@ -132,7 +132,7 @@ def _of_brokers(facts: Facts) -> Iterator[Finding]:
             yield _broker(broker, f"{state} did not answer here: {_why_silent(outcome)}", remedy)
 
 
-def _fenced(broker: BrokerDescription, facts: Facts) -> Finding:
+def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
     """Return the finding of a broker without heartbeats: whether it runs tells what can be done."""
     gone = "if it is gone for good, see 'kraft brokers unregister --help'"
     if broker.broker_id not in facts.fenced:
@@ -181,7 +181,7 @@ def _of_directories(
                 )
 
 
-def _of_partitions(facts: Facts) -> Iterator[Finding]:
+def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
     leaderless = [each for each in facts.partitions if is_unavailable(each)]
     if leaderless:
         yield Finding(
@@ -245,7 +245,7 @@ def _missing(partitions: Iterable[Shown]) -> str:
     return f"the replicas on broker {_listed(sorted(missing))}, or see there why they lag"
 
 
-def _of_transactions(hanging: Sequence[OpenTransaction]) -> Iterator[Finding]:
+def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:
     if hanging:
         names = sorted({str(each.partition) for each in hanging})
         yield Finding(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from kraft.cli.demo import flights
 
 
-class Group(NamedTuple):
+class DelayCell(NamedTuple):
     """One cell of the table."""
 
     carrier: str
@@ -31,7 +31,7 @@ class Delays(Struct, frozen=True, kw_only=True):
     delay_average_min: float | None
 
 
-Table = Mapping[Group, Delays]
+Table = Mapping[DelayCell, Delays]
 
 NOTHING = Delays(flights=0, distinct_flights=0, departed=0, delay_total_min=0, delay_average_min=None)
 
@@ -39,17 +39,17 @@ NOTHING = Delays(flights=0, distinct_flights=0, departed=0, delay_total_min=0, d
 class Difference(Struct, frozen=True, kw_only=True):
     """A group whose expected and counted figures differ."""
 
-    group: Group
+    group: DelayCell
     expected: Delays
     counted: Delays
 
 
-def from_file(flights_max: int | None = None) -> dict[Group, Delays]:
+def from_file(flights_max: int | None = None) -> dict[DelayCell, Delays]:
     """Return the figures computed from the file alone, without broker, JSON or Spark."""
-    delays_min: defaultdict[Group, list[int]] = defaultdict(list)
-    cancelled: defaultdict[Group, int] = defaultdict(int)
+    delays_min: defaultdict[DelayCell, list[int]] = defaultdict(list)
+    cancelled: defaultdict[DelayCell, int] = defaultdict(int)
     for carrier, month, delay_min in flights.columns(("carrier", "month", "dep_delay"), flights_max):
-        group = Group(carrier, int(month))
+        group = DelayCell(carrier, int(month))
         if delay_min == flights.NOT_AVAILABLE:
             cancelled[group] += 1
         else:
@@ -108,5 +108,5 @@ def total(delays: Iterable[Delays]) -> Delays:
     )
 
 
-def of_carrier(table: Table, carrier: str) -> dict[Group, Delays]:
+def of_carrier(table: Table, carrier: str) -> dict[DelayCell, Delays]:
     return {group: delays for group, delays in table.items() if group.carrier == carrier}

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kraft.cli.demo.delays import Delays, Group
+from kraft.cli.demo.delays import DelayCell, Delays
 from kraft.cli.demo.failure import DemoFailed
 from kraft.client import TopicPartition
 from spark_connector import KraftDataSource
@@ -59,10 +59,10 @@ class DelayQuery:
         if not self._query.isActive:
             raise DemoFailed(f"the Spark query ended early: {self._query.exception()}")
 
-    def table(self) -> dict[Group, Delays]:
+    def table(self) -> dict[DelayCell, Delays]:
         """Return the figures as of the last micro-batch."""
         return {
-            Group(row["carrier"], row["month"]): Delays(
+            DelayCell(row["carrier"], row["month"]): Delays(
                 flights=row["flights"],
                 distinct_flights=row["distinct_flights"],
                 departed=row["departed"],

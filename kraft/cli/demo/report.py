@@ -15,7 +15,7 @@ from kraft.cli.demo.delays import Delays, Difference, Table
 from kraft.cli.demo.outage import OutageFigures
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class DemoReport(Struct, frozen=True, kw_only=True):
     """Figures of one run. `stored` is the sum of the partitions' end offsets."""
 
     expected: Table
@@ -61,7 +61,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return [fault for is_right, fault in figures if not is_right]
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: DemoReport, console: Console) -> None:
     console.print(_side_by_side(report))
     for difference in report.differences:
         group = difference.group
@@ -71,7 +71,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(line)
 
 
-def to_json(report: Report) -> str:
+def to_json(report: DemoReport) -> str:
     """Return the report for programs: every figure that people see, and both tables in full."""
     document = {
         "flights": report.published,
@@ -96,7 +96,7 @@ def to_json(report: Report) -> str:
     return json.dumps(document, indent=2)
 
 
-def _side_by_side(report: Report) -> RichTable:
+def _side_by_side(report: DemoReport) -> RichTable:
     table = RichTable(title="Flights and their average departure delay in minutes")
     table.add_column("\nairline")
     for side in ("in the file", "by Spark"):
@@ -108,7 +108,7 @@ def _side_by_side(report: Report) -> RichTable:
     return table
 
 
-def _rows(report: Report) -> Iterator[list[str]]:
+def _rows(report: DemoReport) -> Iterator[list[str]]:
     differing = {difference.group for difference in report.differences}
     for carrier in sorted({group.carrier for group in report.expected.keys() | report.counted.keys()}):
         expected = delays.of_carrier(report.expected, carrier)
@@ -130,7 +130,7 @@ def _in_full(side: Delays) -> str:
     )
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: DemoReport) -> Iterator[str]:
     groups = report.expected.keys() | report.counted.keys()
     outage = report.outage
     yield f"Published in {report.publishing_s:.1f} s, outage included: {report.flights_per_s:,.0f} flights/s"

@@ -21,7 +21,7 @@ from kraft.cli.demo.outage import Outage
 from kraft.cli.demo.progress import progress_bar
 from kraft.cli.demo.publishing import Publisher
 from kraft.cli.demo.query import DelayQuery
-from kraft.cli.demo.report import Report
+from kraft.cli.demo.report import DemoReport
 from kraft.cli.demo.spark import spark_session
 from kraft.client import Admin, Consumer, Producer, TopicPartition, partition_for_key
 
@@ -39,7 +39,7 @@ _OUTAGE_DEADLINE_S: Final = 90.0
 _QUERY_DEADLINE_S: Final = 180.0
 
 
-def run(directory: Path, flights_max: int | None, java_version: str, console: Console) -> Report:
+def run(directory: Path, flights_max: int | None, java_version: str, console: Console) -> DemoReport:
     """Run the demo and print its steps. Files go to `directory`; nothing is left running."""
     began_s = time.monotonic()
     say = console.print
@@ -87,7 +87,7 @@ def run(directory: Path, flights_max: int | None, java_version: str, console: Co
             query.stop()
         finally:
             interruption.ignore_signals()
-    return Report(
+    return DemoReport(
         expected=expected,
         counted=counted,
         acknowledged=publisher.acknowledged,

@@ -26,7 +26,7 @@ from kraft.cli.groups.reset_options import (
     ToOffsetOption,
     chosen_target,
 )
-from kraft.cli.groups.reset_plan import NewOffset, Place, ResetFailed, Target, ToListed, ToTime, plan
+from kraft.cli.groups.reset_plan import NewOffset, OffsetsBeforeReset, ResetFailed, Target, ToListed, ToTime, plan
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -162,7 +162,7 @@ def _plans(
         committed = {partition: each.offset for partition, each in admin.list_consumer_group_offsets(group_id).items()}
         partitions = list(target.offsets) if isinstance(target, ToListed) else committed if chosen is None else chosen
         if partitions:
-            plans[group_id] = plan(target, _places(admin, partitions, committed, target))
+            plans[group_id] = plan(target, _offsets_before(admin, partitions, committed, target))
         elif not all_groups:
             raise ResetFailed(f"group {group_id!r} has no committed offset: name the topics with --topic")
     if not plans:
@@ -170,15 +170,15 @@ def _plans(
     return plans
 
 
-def _places(
+def _offsets_before(
     admin: Admin, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], target: Target
-) -> list[Place]:
+) -> list[OffsetsBeforeReset]:
     asked = list(partitions)
     starts = _offsets(admin, asked, EARLIEST_TIMESTAMP)
     ends = _offsets(admin, asked, LATEST_TIMESTAMP)
     at_time = _offsets(admin, asked, target.timestamp_ms) if isinstance(target, ToTime) else {}
     return [
-        Place(
+        OffsetsBeforeReset(
             partition=each,
             committed=committed.get(each),
             log_start=starts[each],

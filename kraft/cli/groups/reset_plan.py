@@ -54,7 +54,7 @@ class ToListed(Struct, frozen=True):
 Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ToTime | ShiftBy | ToListed
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class OffsetsBeforeReset(Struct, frozen=True, kw_only=True):
     """Facts of one partition before the reset."""
 
     partition: TopicPartition
@@ -75,49 +75,49 @@ class NewOffset(Struct, frozen=True, kw_only=True):
     """Why the offset is not the one that was asked for, and which one it is; otherwise empty."""
 
 
-def plan(target: Target, places: Iterable[Place]) -> list[NewOffset]:
+def plan(target: Target, partitions: Iterable[OffsetsBeforeReset]) -> list[NewOffset]:
     """Return the new offset of each partition, sorted. Raises ResetFailed, which names the partition."""
-    return [_planned(target, place) for place in sorted(places, key=lambda each: each.partition)]
+    return [_planned(target, before) for before in sorted(partitions, key=lambda each: each.partition)]
 
 
-def _planned(target: Target, place: Place) -> NewOffset:
+def _planned(target: Target, before: OffsetsBeforeReset) -> NewOffset:
     match target:
         case ToEarliest():
-            return _new(place, place.log_start)
+            return _new(before, before.log_start)
         case ToLatest():
-            return _new(place, place.log_end)
-        case ToCurrent() if place.committed is None:
-            return _new(place, place.log_end, "no offset is committed; using the log end offset")
+            return _new(before, before.log_end)
+        case ToCurrent() if before.committed is None:
+            return _new(before, before.log_end, "no offset is committed; using the log end offset")
         case ToCurrent():
-            assert place.committed is not None, "the case before"
-            return _new(place, place.committed)
-        case ToTime() if place.at_time is None:
-            return _new(place, place.log_end, "no record at or after that time; using the log end offset")
+            assert before.committed is not None, "the case before"
+            return _new(before, before.committed)
+        case ToTime() if before.at_time is None:
+            return _new(before, before.log_end, "no record at or after that time; using the log end offset")
         case ToTime():
-            assert place.at_time is not None, "the case before"
-            return _new(place, place.at_time)
+            assert before.at_time is not None, "the case before"
+            return _new(before, before.at_time)
         case ToOffset():
-            return _within_log(place, target.offset)
+            return _within_log(before, target.offset)
         case ShiftBy():
-            if place.committed is None:
+            if before.committed is None:
                 raise ResetFailed(
-                    f"{place.partition}: no offset is committed that could be shifted; name other partitions with "
+                    f"{before.partition}: no offset is committed that could be shifted; name other partitions with "
                     "--topic, or choose another target"
                 )
-            return _within_log(place, place.committed + target.count)
+            return _within_log(before, before.committed + target.count)
         case ToListed():
-            return _within_log(place, target.offsets[place.partition])
+            return _within_log(before, target.offsets[before.partition])
         case _:
             assert_never(target)
 
 
-def _within_log(place: Place, wanted: int) -> NewOffset:
-    if wanted > place.log_end:
-        return _new(place, place.log_end, f"{wanted} is above the log; using the log end offset")
-    if wanted < place.log_start:
-        return _new(place, place.log_start, f"{wanted} is below the log; using the log start offset")
-    return _new(place, wanted)
+def _within_log(before: OffsetsBeforeReset, wanted: int) -> NewOffset:
+    if wanted > before.log_end:
+        return _new(before, before.log_end, f"{wanted} is above the log; using the log end offset")
+    if wanted < before.log_start:
+        return _new(before, before.log_start, f"{wanted} is below the log; using the log start offset")
+    return _new(before, wanted)
 
 
-def _new(place: Place, offset: int, note: str = "") -> NewOffset:
-    return NewOffset(partition=place.partition, committed=place.committed, offset=offset, note=note)
+def _new(before: OffsetsBeforeReset, offset: int, note: str = "") -> NewOffset:
+    return NewOffset(partition=before.partition, committed=before.committed, offset=offset, note=note)

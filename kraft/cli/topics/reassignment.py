@@ -28,7 +28,7 @@ class ReassignmentFailed(KraftError):
     """A reassignment could not be started or cancelled, or only in part; one line."""
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _ChosenBroker(Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     rack: str
     active: bool = True
@@ -38,13 +38,13 @@ class _Place(Struct, frozen=True, kw_only=True):
 def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: bool, output: Output) -> None:
     """Print the current assignment of the topics and one on the given brokers. Nothing is moved."""
     topics = read_topics(topics_file, TOPICS_FILE)
-    places = _places(admin, _broker_ids(broker_list), rack_aware=rack_aware)
+    chosen = _chosen_brokers(admin, _broker_ids(broker_list), rack_aware=rack_aware)
     current: dict[TopicPartition, list[int]] = {}
     proposed: dict[TopicPartition, list[int]] = {}
     for topic in topics:
         assignment = _assignment_of(admin, [topic])
         current |= assignment
-        proposed |= _proposed(assignment, places)
+        proposed |= _proposed(assignment, chosen)
     if output is Output.JSON:
         print_json({"current": as_assignment(current), "proposed": as_assignment(proposed)})
         return
@@ -172,7 +172,7 @@ def _broker_ids(broker_list: str) -> list[int]:
     return broker_ids
 
 
-def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_Place]:
+def _chosen_brokers(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_ChosenBroker]:
     registered = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
     for broker_id in broker_ids:
         if broker_id not in registered:
@@ -183,17 +183,17 @@ def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> lis
             "Not all brokers have rack information. "
             "Add --disable-rack-aware in command line to make replica assignment without rack information."
         )
-    return [_Place(broker_id=BrokerId(broker_id), rack=rack) for broker_id, rack in racks.items()]
+    return [_ChosenBroker(broker_id=BrokerId(broker_id), rack=rack) for broker_id, rack in racks.items()]
 
 
-def _proposed(current: Assignment, places: Sequence[_Place]) -> dict[TopicPartition, list[int]]:
+def _proposed(current: Assignment, chosen: Sequence[_ChosenBroker]) -> dict[TopicPartition, list[int]]:
     """Return an even assignment of one topic's partitions to the brokers: of all, the one with the fewest moves."""
     partitions = sorted(current)
     replication_factor = len(current[partitions[0]])
 
     def placed(start: int) -> list[list[int]]:
         replicas = place_partitions(
-            partitions=len(partitions), replication_factor=replication_factor, brokers=places, start=start
+            partitions=len(partitions), replication_factor=replication_factor, brokers=chosen, start=start
         )
         return [list(each) for each in replicas]
 
@@ -202,7 +202,7 @@ def _proposed(current: Assignment, places: Sequence[_Place]) -> dict[TopicPartit
             len(set(after).difference(current[each])) for each, after in zip(partitions, placed(start), strict=True)
         )
 
-    return dict(zip(partitions, placed(min(range(len(places)), key=moves)), strict=True))
+    return dict(zip(partitions, placed(min(range(len(chosen)), key=moves)), strict=True))
 
 
 # --- output ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from kraft.cli.printing import fail, print_json, say
 from kraft.cli.transactions.search import print_transactions, transaction_as_json
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenTransaction
+    from kraft.cli.transactions.hanging import OpenInPartition
     from kraft.client import Admin
     from kraft.model.ids import TopicPartition
 
@@ -113,7 +113,7 @@ def _check_options(
 
 def _open_transaction(
     admin: Admin, partition: TopicPartition, start_offset: int | None, producer_id: int | None
-) -> OpenTransaction:
+) -> OpenInPartition:
     """Return the open transaction that the options name. Raises KraftError."""
     from kraft.cli.transactions.hanging import open_transactions
 
@@ -136,7 +136,7 @@ def _open_transaction(
     return found
 
 
-def _objection(admin: Admin, transaction: OpenTransaction) -> str | None:
+def _objection(admin: Admin, transaction: OpenInPartition) -> str | None:
     """Return why the transaction does not hang; None if it does."""
     from kraft.cli.transactions.hanging import coordinated
 

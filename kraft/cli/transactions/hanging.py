@@ -20,7 +20,7 @@ PARTITIONS_AT_ONCE: Final = 500
 Producers: TypeAlias = Mapping[TopicPartition, Sequence[ProducerState]]
 
 
-class OpenTransaction(Struct, frozen=True, kw_only=True):
+class OpenInPartition(Struct, frozen=True, kw_only=True):
     """A transaction that is open in a partition."""
 
     partition: TopicPartition
@@ -40,10 +40,10 @@ class OpenTransaction(Struct, frozen=True, kw_only=True):
         return max(0, now_ms - self.producer.last_timestamp) / 1_000
 
 
-class Found(Struct, kw_only=True):
+class HangingSearch(Struct, kw_only=True):
     """Result of a search, while it goes on."""
 
-    hanging: list[OpenTransaction]
+    hanging: list[OpenInPartition]
     failed: dict[TopicPartition, KraftError]
     """Partitions whose producers are not known."""
 
@@ -51,7 +51,7 @@ class Found(Struct, kw_only=True):
     """Transactions that are open, hanging or not."""
 
 
-def open_transactions(producers: Producers) -> list[OpenTransaction]:
+def open_transactions(producers: Producers) -> list[OpenInPartition]:
     """Return the transactions that are open in these partitions, in their order, by start offset."""
     found = []
     for partition, known in producers.items():
@@ -60,7 +60,7 @@ def open_transactions(producers: Producers) -> list[OpenTransaction]:
             key=lambda each: each.current_txn_start_offset,
         )
         found += [
-            OpenTransaction(partition=partition, producer=each, holds_last_stable_offset=each is still_open[0])
+            OpenInPartition(partition=partition, producer=each, holds_last_stable_offset=each is still_open[0])
             for each in still_open
         ]
     return found
@@ -68,12 +68,12 @@ def open_transactions(producers: Producers) -> list[OpenTransaction]:
 
 def find_hanging(
     admin: Admin, partitions: Sequence[TopicPartition], broker_id: int | None, idle_ms: int, now_ms: int
-) -> Found:
+) -> HangingSearch:
     """Search the partitions, as their leaders or this broker know them.
 
     Only producers that have not written for longer than `idle_ms` are looked at.
     """
-    found = Found(hanging=[], failed={})
+    found = HangingSearch(hanging=[], failed={})
     for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
         outcomes = admin.describe_producers(partitions[start : start + PARTITIONS_AT_ONCE], broker_id=broker_id)
         found.failed.update({each: outcome for each, outcome in outcomes.items() if isinstance(outcome, KraftError)})
@@ -85,7 +85,7 @@ def find_hanging(
     return found
 
 
-def hanging_of(admin: Admin, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+def hanging_of(admin: Admin, candidates: Sequence[OpenInPartition]) -> list[OpenInPartition]:
     """Return those of the open transactions that their coordinators do not have, with their transactional ids."""
     if not candidates:
         return []
@@ -96,7 +96,7 @@ def hanging_of(admin: Admin, candidates: Sequence[OpenTransaction]) -> list[Open
         description = None if transactional_id is None else described.get(transactional_id)
         if description is None or each.partition not in description.partitions:
             hanging.append(
-                OpenTransaction(
+                OpenInPartition(
                     partition=each.partition,
                     producer=each.producer,
                     holds_last_stable_offset=each.holds_last_stable_offset,
@@ -122,7 +122,7 @@ def coordinated(admin: Admin, producer_ids: Iterable[int]) -> tuple[dict[int, st
     return ids, described
 
 
-def _still_open(admin: Admin, transactions: Sequence[OpenTransaction], broker_id: int | None) -> list[OpenTransaction]:
+def _still_open(admin: Admin, transactions: Sequence[OpenInPartition], broker_id: int | None) -> list[OpenInPartition]:
     """Leave out those that have ended since: a coordinator forgets a transaction when its markers are written."""
     outcomes = admin.describe_producers([each.partition for each in transactions], broker_id=broker_id)
     known = {each: outcome for each, outcome in outcomes.items() if not isinstance(outcome, KraftError)}

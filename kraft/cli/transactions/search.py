@@ -26,7 +26,7 @@ from kraft.cli.printing import counted, fail, print_columns, print_json, say
 from kraft.cli.transactions.choice import BrokerIdOption
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenTransaction
+    from kraft.cli.transactions.hanging import OpenInPartition
 
 _MS_PER_MINUTE: Final = 60_000
 
@@ -77,7 +77,7 @@ def find_hanging(
         fail(f"{counted(len(found.failed), 'partition')} could not be searched; the first error is: {reason}")
 
 
-def abort_command(transaction: OpenTransaction, bootstrap_server: str) -> str:
+def abort_command(transaction: OpenInPartition, bootstrap_server: str) -> str:
     """Return the command that aborts the transaction."""
     partition = transaction.partition
     return (
@@ -86,7 +86,7 @@ def abort_command(transaction: OpenTransaction, bootstrap_server: str) -> str:
     )
 
 
-def print_transactions(transactions: Sequence[OpenTransaction], now_ms: int) -> None:
+def print_transactions(transactions: Sequence[OpenInPartition], now_ms: int) -> None:
     """Print a table with Kafka's columns, and after them our own."""
     titles = ["Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp"]
     titles += ["Duration(min)", "Duration(s)", "HoldsLastStableOffset", "TransactionalId"]
@@ -111,7 +111,7 @@ def print_transactions(transactions: Sequence[OpenTransaction], now_ms: int) -> 
     print_columns(titles, rows)
 
 
-def transaction_as_json(transaction: OpenTransaction, now_ms: int) -> dict[str, Any]:
+def transaction_as_json(transaction: OpenInPartition, now_ms: int) -> dict[str, Any]:
     return {
         "topic": transaction.partition.topic,
         "partition": transaction.partition.partition,

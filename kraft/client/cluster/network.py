@@ -78,6 +78,6 @@ class _KeptConnections:
 
 
 def _grpc_connections() -> Connections:
-    from kraft.rpc.peers import Connections as GrpcConnections
+    from kraft.rpc.peers import PeerConnections as GrpcConnections
 
     return GrpcConnections()

@@ -14,7 +14,7 @@ from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
 from kraft.coordinator.classic.validation import unknown_member
 from kraft.coordinator.group_events import GroupEvent, MemberGone
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Reply, ShardDecision, Ticket, TimerKey
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -39,7 +39,7 @@ class ClassicDraft:
 
     __slots__ = ("_context", "_events", "_records", "_replies", "_timers", "group", "settings")
 
-    def __init__(self, group: ClassicGroup, settings: ClassicSettings, context: Context) -> None:
+    def __init__(self, group: ClassicGroup, settings: ClassicSettings, context: DecisionContext) -> None:
         self.group = group
         self.settings = settings
         self._context = context

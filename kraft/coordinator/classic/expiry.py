@@ -7,10 +7,10 @@ from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, Cl
 from kraft.coordinator.classic.rebalance import complete, initial_delay_ended, prepare
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import ClassicTimer, JoinTimer, SessionTimer, SyncTimer
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 
 
-def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> ClassicGroupDecision:
+def loaded(group: ClassicGroup, settings: ClassicSettings, context: DecisionContext) -> ClassicGroupDecision:
     """Decide what follows for a group as it was recorded: a new session for each member."""
     draft = ClassicDraft(group, settings, context)
     for member in group.members.values():
@@ -24,7 +24,7 @@ def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> 
 
 
 def timer_ended(
-    group: ClassicGroup, key: ClassicTimer, settings: ClassicSettings, context: Context
+    group: ClassicGroup, key: ClassicTimer, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide what the end of one of the group's timers leads to."""
     draft = ClassicDraft(group, settings, context)

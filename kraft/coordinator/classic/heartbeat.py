@@ -12,11 +12,11 @@ from kraft.coordinator.classic.validation import (
     validate_generation,
     validate_group_id,
 )
-from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard import DecisionContext, Ticket
 
 
 def heartbeat(
-    group: ClassicGroup | None, ticket: Ticket, request: Heartbeat, settings: ClassicSettings, context: Context
+    group: ClassicGroup | None, ticket: Ticket, request: Heartbeat, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide a Heartbeat: it starts the session again, and its response says whether to join again."""
     if group is None:

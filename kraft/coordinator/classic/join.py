@@ -22,12 +22,12 @@ from kraft.coordinator.classic.static_members import replace_static_member
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.classic.validation import unknown_member, validate_join, validate_member
 from kraft.coordinator.group_events import MemberJoined
-from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
 
 def join_group(
-    group: ClassicGroup | None, ticket: Ticket, request: JoinGroup, settings: ClassicSettings, context: Context
+    group: ClassicGroup | None, ticket: Ticket, request: JoinGroup, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide a JoinGroup. A group comes into being when a member without an id joins it."""
     refusal = validate_join(request, settings)

@@ -8,12 +8,12 @@ from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember, LeftGr
 from kraft.coordinator.classic.rebalance import prepare_or_complete
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.validation import validate_group_id, validate_member
-from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.model.errors import ErrorCode
 
 
 def leave_group(
-    group: ClassicGroup | None, ticket: Ticket, request: LeaveGroup, settings: ClassicSettings, context: Context
+    group: ClassicGroup | None, ticket: Ticket, request: LeaveGroup, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide a LeaveGroup: each member that it names has a result, and all that leave cause one rebalance."""
     refusal = validate_group_id(request.group_id)

@@ -17,13 +17,13 @@ from kraft.coordinator.classic.validation import (
     validate_generation,
     validate_group_id,
 )
-from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
 
 
 def sync_group(
-    group: ClassicGroup | None, ticket: Ticket, request: SyncGroup, settings: ClassicSettings, context: Context
+    group: ClassicGroup | None, ticket: Ticket, request: SyncGroup, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide a SyncGroup. Followers wait for the leader's, which makes the group stable."""
     if group is None:

@@ -17,7 +17,7 @@ from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import changed_targets
 from kraft.coordinator.group_records import ConsumerGroupTargetAssignmentMemberValue
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.image import MetadataImage
 
 _PARTITIONS_PER_MEMBER: Final = 4
@@ -94,7 +94,7 @@ def is_late(group: ConsumerGroup, slice_: TakeTargets) -> bool:
     return slice_.epoch <= group.assignment_epoch
 
 
-def take(draft: ConsumerDraft, slice_: TakeTargets, context: Context) -> None:
+def take(draft: ConsumerDraft, slice_: TakeTargets, context: DecisionContext) -> None:
     """Record a slice. The assignment is that of the epoch in which the run began, whatever the group's is now."""
     group = draft.group
     for target in slice_.targets:

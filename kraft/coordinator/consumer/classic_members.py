@@ -41,7 +41,7 @@ from kraft.coordinator.consumer_protocol import (
     partitions_of,
 )
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
-from kraft.coordinator.shard import Context, Reply, Ticket
+from kraft.coordinator.shard import DecisionContext, Reply, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolSubscription
@@ -50,7 +50,7 @@ from kraft.wire.schema.consumer_protocol import ConsumerProtocolSubscription
 
 
 def decide_join(
-    group: ConsumerGroup, ticket: Ticket, request: JoinGroup, context: Context, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, request: JoinGroup, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a JoinGroup; the session timeout was checked."""
     draft = ConsumerDraft(group)
@@ -61,7 +61,7 @@ def decide_join(
     return draft.decision(Reply(ticket, joined))
 
 
-def _join(draft: ConsumerDraft, request: JoinGroup, context: Context, settings: GroupSettings) -> JoinedGroup:
+def _join(draft: ConsumerDraft, request: JoinGroup, context: DecisionContext, settings: GroupSettings) -> JoinedGroup:
     member_id = request.member_id or context.random_id
     check_size(draft.group, member_id, settings)
     subscription = _subscription(draft.group, request)
@@ -130,7 +130,7 @@ def _updated(
 
 
 def decide_sync(
-    group: ConsumerGroup, ticket: Ticket, request: SyncGroup, context: Context, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, request: SyncGroup, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a SyncGroup: it starts the session again, and its response is the assignment."""
     draft = ConsumerDraft(group)
@@ -148,7 +148,7 @@ def decide_sync(
 
 
 def decide_heartbeat(
-    group: ConsumerGroup, ticket: Ticket, request: Heartbeat, context: Context, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, request: Heartbeat, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a Heartbeat: it starts the session again, and its response says whether to join again."""
     try:
@@ -223,7 +223,9 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool
 # --- LeaveGroup ------------------------------------------------------------------------------------------------------
 
 
-def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: Context) -> ConsumerGroupDecision:
+def decide_leave(
+    group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: DecisionContext
+) -> ConsumerGroupDecision:
     """Decide a LeaveGroup. An administrator may remove members of either protocol by it."""
     leaving: dict[str, str] = {}
     results = []

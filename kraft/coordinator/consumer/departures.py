@@ -28,7 +28,7 @@ from kraft.coordinator.consumer.requests import (
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import wait_ms
 from kraft.coordinator.group_events import MemberAway, MemberGone
-from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket
+from kraft.coordinator.shard import DecisionContext, Reply, ShardDecision, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 
@@ -76,7 +76,9 @@ def remove(draft: ConsumerDraft, reasons: Mapping[str, str], image: MetadataImag
     draft.bump_epoch(draft.group.metadata_hash_with(image), f"{who} {what}")
 
 
-def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context: Context) -> ConsumerGroupDecision:
+def decide_timer_ended(
+    group: ConsumerGroup | None, key: ConsumerTimer, context: DecisionContext
+) -> ConsumerGroupDecision:
     """Remove a member that missed its deadline; the timers say which."""
     member = None if group is None else group.members.get(key.member_id)
     if group is None or member is None or not _still_applies(key, member):
@@ -115,7 +117,7 @@ def _still_applies(key: ConsumerTimer, member: ConsumerGroupMember) -> bool:
             return True
 
 
-def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: Context) -> ConsumerGroupDecision:
+def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: DecisionContext) -> ConsumerGroupDecision:
     """Start the timers of a group after its coordinator has loaded it: every member gets the whole time again."""
     draft = ConsumerDraft(group)
     # To hash many topics takes long, and this runs in a thread: the first heartbeat finds the sum computed.

@@ -27,12 +27,12 @@ from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import assign
 from kraft.coordinator.group_refusals import no_group
-from kraft.coordinator.shard import Context, Reply, Ticket
+from kraft.coordinator.shard import DecisionContext, Reply, Ticket
 from kraft.model.errors import Refusal
 
 
 def decide_heartbeat(
-    group: ConsumerGroup | None, ticket: Ticket, request: Heartbeat, context: Context, settings: GroupSettings
+    group: ConsumerGroup | None, ticket: Ticket, request: Heartbeat, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a ConsumerGroupHeartbeat; the group is None if it does not exist."""
     try:
@@ -51,7 +51,9 @@ def decide_heartbeat(
     return draft.decision(Reply(ticket, response))
 
 
-def _stay(draft: ConsumerDraft, request: Heartbeat, context: Context, settings: GroupSettings) -> HeartbeatResponse:
+def _stay(
+    draft: ConsumerDraft, request: Heartbeat, context: DecisionContext, settings: GroupSettings
+) -> HeartbeatResponse:
     image = context.image
     check_size(draft.group, request.member_id, settings)
     member_id = request.member_id or context.random_id

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import METADATA_CHANGED, NOTHING, ConsumerDraft, ConsumerGroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 
 
 def unresolved_regexes(group: ConsumerGroup) -> set[str]:
@@ -20,7 +20,7 @@ def unresolved_regexes(group: ConsumerGroup) -> set[str]:
 
 
 def decide_resolved(
-    group: ConsumerGroup | None, results: Mapping[str, ResolvedRegex], context: Context
+    group: ConsumerGroup | None, results: Mapping[str, ResolvedRegex], context: DecisionContext
 ) -> ConsumerGroupDecision:
     """Record the results, and bump the group's epoch once if any differs. Expressions that nobody uses are skipped."""
     if group is None:

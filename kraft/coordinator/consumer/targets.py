@@ -14,7 +14,7 @@ from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import ConsumerDraft
 from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.consumer.settings import GroupSettings
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicId
 
@@ -28,7 +28,7 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
     return min(asked_for, key=lambda name: (-asked_for[name], name))
 
 
-def assign(draft: ConsumerDraft, context: Context, settings: GroupSettings) -> None:
+def assign(draft: ConsumerDraft, context: DecisionContext, settings: GroupSettings) -> None:
     """Compute the target assignment if the group is due and the interval has passed.
 
     A large one is left to a run in a thread, which a timer without delay starts.
@@ -44,7 +44,7 @@ def assign(draft: ConsumerDraft, context: Context, settings: GroupSettings) -> N
     draft.emit(records.assignment_epoch(group.group_id, group.epoch, context.now_ms))
 
 
-def wait_ms(assignment_ms: int, context: Context, settings: GroupSettings) -> int:
+def wait_ms(assignment_ms: int, context: DecisionContext, settings: GroupSettings) -> int:
     """Return how long the next target assignment has to wait, if the last one was ready at `assignment_ms`.
 
     If the clock went back since, it does not wait at all.
@@ -53,7 +53,7 @@ def wait_ms(assignment_ms: int, context: Context, settings: GroupSettings) -> in
     return max(settings.assignment_interval_ms - passed_ms, 0) if passed_ms >= 0 else 0
 
 
-def is_offloaded(group: ConsumerGroup, context: Context, settings: GroupSettings) -> bool:
+def is_offloaded(group: ConsumerGroup, context: DecisionContext, settings: GroupSettings) -> bool:
     """Return whether the target assignment is computed in a thread."""
     return settings.offloads_assignor and assignment_size(group, context.image) > settings.assigned_at_once_max
 

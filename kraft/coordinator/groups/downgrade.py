@@ -31,7 +31,7 @@ from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
-from kraft.coordinator.shard import Context, ShardDecision
+from kraft.coordinator.shard import DecisionContext, ShardDecision
 from kraft.metadata.persistent_maps import PersistentMap
 
 
@@ -92,7 +92,7 @@ def _downgraded(
     )
 
 
-def _classic(before: ConsumerGroup, after: ConsumerGroup, context: Context) -> ClassicGroup:
+def _classic(before: ConsumerGroup, after: ConsumerGroup, context: DecisionContext) -> ClassicGroup:
     group = ClassicGroup(
         group_id=before.group_id, state=ClassicGroupState.STABLE, state_since_ms=context.now_ms, generation=before.epoch
     )

@@ -46,7 +46,7 @@ from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.timers import GroupDeletionTimer, OffsetExpiryTimer, TopicDeletionTimer
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
-from kraft.coordinator.shard import Context, Shard, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Shard, ShardDecision, Ticket, TimerKey
 
 
 class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
@@ -67,7 +67,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
     def replay_end_transaction(self, replicated: Groups, producer_id: int, is_commit: bool) -> Groups:
         return replay_end_transaction(replicated, producer_id, is_commit)
 
-    def loaded(self, replicated: Groups, context: Context) -> GroupsDecision:
+    def loaded(self, replicated: Groups, context: DecisionContext) -> GroupsDecision:
         records: list[GroupRecord] = []
         events: list[object] = []
         timers: dict[TimerKey, int | None] = {OffsetExpiryTimer(): self._settings.offsets_retention_check_interval_ms}
@@ -86,14 +86,19 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
         return ShardDecision(volatile=volatile, records=tuple(records), timers=timers, events=tuple(events))
 
     def decide(
-        self, replicated: Groups, volatile: GroupsVolatile, ticket: Ticket, command: GroupCommand, context: Context
+        self,
+        replicated: Groups,
+        volatile: GroupsVolatile,
+        ticket: Ticket,
+        command: GroupCommand,
+        context: DecisionContext,
     ) -> GroupsDecision:
         state = GroupsState(groups=replicated, volatile=volatile, settings=self._settings, context=context)
         refusal = too_long(command)
         return _decided(state, ticket, command) if refusal is None else state.replied(ticket, refusal)
 
     def timer_ended(
-        self, replicated: Groups, volatile: GroupsVolatile, key: TimerKey, context: Context
+        self, replicated: Groups, volatile: GroupsVolatile, key: TimerKey, context: DecisionContext
     ) -> GroupsDecision:
         """Decide what the end of a timer leads to. Nothing follows if what the timer was for is gone."""
         state = GroupsState(groups=replicated, volatile=volatile, settings=self._settings, context=context)

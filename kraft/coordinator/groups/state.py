@@ -24,7 +24,7 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP, GroupFacts, consumer_group
-from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Reply, ShardDecision, Ticket, TimerKey
 from kraft.model.errors import Refusal
 
 
@@ -34,7 +34,7 @@ class GroupsState(Struct, frozen=True, kw_only=True):
     groups: Groups
     volatile: GroupsVolatile
     settings: GroupShardSettings
-    context: Context
+    context: DecisionContext
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """Return the classic group; a simple group is an empty one."""

@@ -78,7 +78,7 @@ class EndTransaction(Struct, frozen=True, kw_only=True):
     new_producer_id: ProducerId | None = None
 
 
-class OpenTransaction(Struct, frozen=True, kw_only=True):
+class TransactionToCommit(Struct, frozen=True, kw_only=True):
     """An open transaction, by its id and the identity of its producer."""
 
     transactional_id: str
@@ -95,7 +95,7 @@ class CommitTransactions(Struct, frozen=True, kw_only=True):
     """Keeps the last sequence. It has no transaction of its own."""
 
     sequence: int
-    transactions: tuple[OpenTransaction, ...]
+    transactions: tuple[TransactionToCommit, ...]
     new_producer_id: ProducerId | None = None
 
 

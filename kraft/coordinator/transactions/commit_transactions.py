@@ -15,8 +15,8 @@ from kraft.coordinator.shard import ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
-    OpenTransaction,
     ProducerIdNeeded,
+    TransactionToCommit,
 )
 from kraft.coordinator.transactions.expiry import refused_for_room
 from kraft.coordinator.transactions.partitions import batch_bytes, record_bytes
@@ -107,7 +107,9 @@ def _has_own(transactional_id: str, committer: Transaction) -> Refusal:
     )
 
 
-def _open_transactions(state: TransactionsState, named: Iterable[OpenTransaction]) -> dict[str, Transaction] | Refusal:
+def _open_transactions(
+    state: TransactionsState, named: Iterable[TransactionToCommit]
+) -> dict[str, Transaction] | Refusal:
     """Return the transactions by id; a Refusal if one of them is not open, or of another producer."""
     found: dict[str, Transaction] = {}
     for each in named:
@@ -119,7 +121,7 @@ def _open_transactions(state: TransactionsState, named: Iterable[OpenTransaction
     return found
 
 
-def _not_open(named: OpenTransaction, transaction: Transaction | None) -> Refusal:
+def _not_open(named: TransactionToCommit, transaction: Transaction | None) -> Refusal:
     problem = "is not known here"
     if transaction is not None:
         own = "" if transaction.producer == named.producer else " of another producer or epoch"

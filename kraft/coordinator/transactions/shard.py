@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from kraft.coordinator.shard import Context, Shard, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Shard, ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.abort import time_out
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
@@ -44,7 +44,7 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
     def replay(self, replicated: Transactions, record: TransactionRecord) -> Transactions:
         return replay(replicated, record)
 
-    def loaded(self, replicated: Transactions, context: Context) -> TransactionsDecision:
+    def loaded(self, replicated: Transactions, context: DecisionContext) -> TransactionsDecision:
         """Decide what follows from the replicated state: open transactions time out, and decided ones without markers
         are complete. The host writes the markers of the others."""
         state = TransactionsState(
@@ -70,14 +70,14 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
         volatile: TransactionsVolatile,
         ticket: Ticket,
         command: TransactionCommand,
-        context: Context,
+        context: DecisionContext,
     ) -> TransactionsDecision:
         state = TransactionsState(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
         refusal = id_error(command.transactional_id)
         return _decided(state, ticket, command) if refusal is None else state.replied(ticket, refusal)
 
     def timer_ended(
-        self, replicated: Transactions, volatile: TransactionsVolatile, key: TimerKey, context: Context
+        self, replicated: Transactions, volatile: TransactionsVolatile, key: TimerKey, context: DecisionContext
     ) -> TransactionsDecision:
         state = TransactionsState(transactions=replicated, volatile=volatile, settings=self._settings, context=context)
         match key:

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Reply, ShardDecision, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Reply, ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.refusals import too_many_ids, too_many_partitions
 from kraft.coordinator.transactions.replicated import Transactions, partitions_bytes, record_of, tombstone
 from kraft.coordinator.transactions.settings import TransactionSettings
@@ -27,7 +27,7 @@ class TransactionsState(Struct, frozen=True, kw_only=True):
     transactions: Transactions
     volatile: TransactionsVolatile
     settings: TransactionSettings
-    context: Context
+    context: DecisionContext
 
     def transaction(self, transactional_id: str) -> Transaction | None:
         return self.transactions.by_id.get(transactional_id)

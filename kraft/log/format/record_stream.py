@@ -44,7 +44,7 @@ def unpack_records(
     At least one record is returned, even above `bytes_max`. Each header counts as a record as well. The batches must be
     whole, and their checksums checked.
     """
-    found = _Found(records_max, bytes_max)
+    found = _UnpackedSoFar(records_max, bytes_max)
     view, position, next_offset, number = memoryview(batches), 0, start, 0
     while position < len(view) and not found.is_full:
         try:
@@ -66,7 +66,7 @@ def unpack_records(
     return UnpackedRecords(records=found.records, next_offset=next_offset)
 
 
-class _Found:
+class _UnpackedSoFar:
     """Records found so far, and the room that is left."""
 
     def __init__(self, records_max: int, bytes_max: int) -> None:
@@ -127,7 +127,9 @@ def _too_large(reason: str) -> InvalidBatch:
     return InvalidBatch(f"{reason} fit into a plain record", ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _take_batch(header: BatchHeader, batch: memoryview, start: int, found: _Found) -> Generator[None, None, None]:
+def _take_batch(
+    header: BatchHeader, batch: memoryview, start: int, found: _UnpackedSoFar
+) -> Generator[None, None, None]:
     pieces = decompressed_pieces(header.codec, batch[HEADER_BYTES:])
     finder = RecordFinder(header.record_count, _INT64_MIN, max(start - header.base_offset, 0))
     while not finder.feed(_next_piece(pieces)):

@@ -11,7 +11,7 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.call import Served
-from kraft.rpc.peers import Connections
+from kraft.rpc.peers import PeerConnections
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import FencedLately
@@ -39,7 +39,7 @@ class BrokerMetadata:
         directory_failed: Callable[[str], None],
     ) -> None:
         """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
-        self.connections = Connections(world.credentials.dial_controller)
+        self.connections = PeerConnections(world.credentials.dial_controller)
         self.controllers = ControllerClient(config.quorum.voters, config.node_id, self.connections, own_controller)
         self.lifecycle = BrokerLifecycle(
             _identity(config, storage, world),

@@ -11,7 +11,7 @@ from kraft.model.list_offsets import ListOffsetsRequest
 from kraft.rpc.calls import DESCRIBE_LOG_DIRS, LIST_OFFSETS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.frame_exchange import ExchangeLink
-from kraft.rpc.peers import Connections, NotAdmitted, NotServed, Peer, Unreachable
+from kraft.rpc.peers import NotAdmitted, NotServed, Peer, PeerConnections, Unreachable
 from kraft.server.cluster.leader_checks import SILENCE_S_MAX, LeaderLost
 from kraft.server.config.values import CONTROLLER, GRPC, host_and_port
 from kraft.server.identity.world import NodeWorld
@@ -23,7 +23,7 @@ from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, Describe
 class OtherBrokers:
     def __init__(self, world: NodeWorld, image: Callable[[], MetadataImage]) -> None:
         """`image` has the addresses at which the brokers are registered now."""
-        self.connections = Connections(world.credentials.dial_broker)
+        self.connections = PeerConnections(world.credentials.dial_broker)
         self._image = image
 
     def link_to(self, broker_id: BrokerId) -> LeaderLink | None:

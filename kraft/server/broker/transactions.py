@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from uuid import UUID
 
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.server.broker.parts import BrokerParts
 from kraft.server.cluster.producer_ids import ProducerIds
 from kraft.server.config.values import GRPC, host_and_port
@@ -50,7 +50,7 @@ class BrokerTransactions:
         self._world = world
         self._image = metadata.image
         self._logs = logs
-        self._connections = Connections(world.credentials.dial_broker)
+        self._connections = PeerConnections(world.credentials.dial_broker)
         self.producer_ids = ProducerIds(metadata.registration, metadata.controllers)
         self.markers = TxnMarkersHandler(
             logs.partitions,
@@ -106,8 +106,8 @@ class BrokerTransactions:
         peer = self._connections.peer(host_and_port(endpoint.host, endpoint.port))
         return await while_in_service(broker_id, peer.call(call, request, CALL_S_MAX), self._image)
 
-    def _context(self) -> Context:
-        return Context(
+    def _context(self) -> DecisionContext:
+        return DecisionContext(
             now_ms=self._world.clock.wall_ms(),
             image=self._image(),
             random_id=str(UUID(bytes=self._world.entropy.bytes(16), version=4)),

@@ -11,7 +11,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call, Served
 from kraft.rpc.local_peer import LocalPeer
-from kraft.rpc.peers import Connections, Peer, Unreachable
+from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.server.config.values import Voter
 
 ATTEMPT_TIMEOUT_S: Final = 2.0
@@ -38,7 +38,7 @@ class ControllerClient:
     """Calls the active controller, and remembers which one it is."""
 
     def __init__(
-        self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served]
+        self, voters: Sequence[Voter], own_id: BrokerId, connections: PeerConnections, own_controller: Sequence[Served]
     ) -> None:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         # A combined node calls itself first.

@@ -16,15 +16,15 @@ from kraft.model.config_keys import Key, Reader, components_of, keys_of
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.readers import only
+from kraft.server.config.readers import only_value
 from kraft.server.config.values import CONTROLLER, GRPC
 
-_PEM_ONLY: Final = only("PEM", "convert the store, for example with openssl pkcs12 -nodes")
+_PEM_ONLY: Final = only_value("PEM", "convert the store, for example with openssl pkcs12 -nodes")
 
 _FIXED_KEYS: Final = (
     Key(
         "controller.listener.names",
-        only(CONTROLLER, "controllers use the listener of that name"),
+        only_value(CONTROLLER, "controllers use the listener of that name"),
         "Listener of the controllers; always CONTROLLER.",
         CONTROLLER,
     ),
@@ -44,13 +44,13 @@ _FIXED_KEYS: Final = (
     ),
     Key(
         "ssl.client.auth",
-        only("required", "with TLS, nodes always have to show certificates"),
+        only_value("required", "with TLS, nodes always have to show certificates"),
         "Whether nodes have to show certificates with TLS; always required.",
         "required",
     ),
     Key(
         "ssl.endpoint.identification.algorithm",
-        only("https", "a certificate always has to name the host of its node"),
+        only_value("https", "a certificate always has to name the host of its node"),
         "Check that a certificate names the host of its node; always https.",
         "https",
     ),

@@ -98,7 +98,7 @@ def plain_text(text: str) -> str:
     return text
 
 
-def only(expected: str, reason: str) -> Reader[str]:
+def only_value(expected: str, reason: str) -> Reader[str]:
     """Return a reader for a key of Kafka's that has a single accepted value."""
 
     @reads(ConfigType.STRING)

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kraft.metadata.records import MetadataRecord, TransactionAborted, TransactionBegun, TransactionEnded
+from kraft.metadata.records import (
+    MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
+)
 from kraft.rpc.metadata_codec import encode_records
 
 ENTRY_BYTES_MAX: Final = 32 * 1024
 """Waiting commands share an entry up to this size. A command with more records takes several entries, so that no node
 is busy with one entry for long; a single record may be larger."""
 
-ABORTED: Final = encode_records([TransactionAborted()])
-_BEGUN: Final = encode_records([TransactionBegun()])
-_ENDED: Final = encode_records([TransactionEnded()])
+ABORTED: Final = encode_records([MetadataTransactionAborted()])
+_BEGUN: Final = encode_records([MetadataTransactionBegun()])
+_ENDED: Final = encode_records([MetadataTransactionEnded()])
 
 
 def transaction(records: Iterable[MetadataRecord]) -> Iterator[bytes]:

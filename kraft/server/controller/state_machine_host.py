@@ -45,13 +45,13 @@ ABORT_RETRY_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class _Command:
+class _PendingCommand:
     decide: Decide
     answer: asyncio.Future[Any]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _ProposedEntry:
     """One entry to propose, with the response or refusal of each of its commands, given once it is committed."""
 
     payload: bytes = b""
@@ -87,7 +87,7 @@ class StateMachineHost:
         self._term: int | None = None
         self._committed_term = 0
         self._loaded_index = 0
-        self._commands: asyncio.Queue[_Command] = asyncio.Queue()
+        self._commands: asyncio.Queue[_PendingCommand] = asyncio.Queue()
         self._progress = asyncio.Event()
         # Set when a proposal's outcome is unknown: nothing is decided before all earlier entries are replayed.
         self._must_catch_up = False
@@ -170,7 +170,7 @@ class StateMachineHost:
         """
         self.check_active()
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._commands.put_nowait(_Command(decide, answer))
+        self._commands.put_nowait(_PendingCommand(decide, answer))
         return await answer
 
     async def run(self) -> None:
@@ -193,14 +193,14 @@ class StateMachineHost:
         """Wake the writer with an empty command that has no caller."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         answer.cancel()
-        self._commands.put_nowait(_Command(lambda image: Decision(records=[], response=None), answer))
+        self._commands.put_nowait(_PendingCommand(lambda image: Decision(records=[], response=None), answer))
 
-    async def _carry_out(self, commands: Sequence[_Command]) -> None:
+    async def _carry_out(self, commands: Sequence[_PendingCommand]) -> None:
         """Decide the commands, each on top of those before it. Returns early if an entry is not committed."""
         term = self._term
         if term is None or not await self._caught_up(term):
             return
-        image, entry = self.image, _Entry()
+        image, entry = self.image, _ProposedEntry()
         for command in commands:
             if command.answer.done():
                 continue
@@ -215,13 +215,13 @@ class StateMachineHost:
             if self._takes_several_entries(records, payload):
                 if not await self._commit(entry, term) or not await self._commit_all(decision, command.answer, term):
                     return
-                image, entry = self.image, _Entry()
+                image, entry = self.image, _ProposedEntry()
                 continue
             payload = encode_records(decision.records) if payload is None else payload
             if entry.payload and len(entry.payload) + len(payload) > ENTRY_BYTES_MAX:
                 if not await self._commit(entry, term):
                     return
-                entry = _Entry()
+                entry = _ProposedEntry()
             image = image.replay(decision.records)
             # Encoded lists of records can be concatenated: protobuf merges repeated fields.
             entry.payload += payload
@@ -244,7 +244,7 @@ class StateMachineHost:
             self._must_catch_up = False
         if not self._replayed.in_transaction:
             return True
-        is_aborted = await self._commit(_Entry(ABORTED, []), term)
+        is_aborted = await self._commit(_ProposedEntry(ABORTED, []), term)
         if is_aborted:
             log.info("unfinished metadata transaction aborted", term=term)
         return is_aborted
@@ -255,14 +255,14 @@ class StateMachineHost:
         payloads = transaction(records.consumed() if isinstance(records, RecordsOnDemand) else records)
         payload = next(payloads)
         for following in payloads:
-            if not await self._commit(_Entry(payload, []), term):
+            if not await self._commit(_ProposedEntry(payload, []), term):
                 return False
             payload = following
             # A quorum of one commits without waiting; this gives other tasks their turn.
             await asyncio.sleep(0)
-        return await self._commit(_Entry(payload, [(answer, decision.response)]), term)
+        return await self._commit(_ProposedEntry(payload, [(answer, decision.response)]), term)
 
-    async def _commit(self, entry: _Entry, term: int) -> bool:
+    async def _commit(self, entry: _ProposedEntry, term: int) -> bool:
         assert self._quorum is not None
         if not entry.payload and not entry.answers:
             return True

@@ -21,7 +21,7 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.commit import commit_bytes_min
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
@@ -208,8 +208,8 @@ class GroupCoordinators:
     async def close_threads(self) -> None:
         await shut_down(self._executor, self._background, drops_waiting=True)
 
-    def _context(self) -> Context:
-        return Context(
+    def _context(self) -> DecisionContext:
+        return DecisionContext(
             now_ms=self._clock.wall_ms(),
             image=self._image(),
             random_id=str(UUID(bytes=self._entropy.bytes(16), version=4)),

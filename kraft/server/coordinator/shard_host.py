@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 import structlog
 from msgspec import Struct, field
 
-from kraft.coordinator.shard import Context, Reply, ShardKind, Ticket, TimerKey, Work
+from kraft.coordinator.shard import DecisionContext, Reply, ShardKind, ShardWork, Ticket, TimerKey
 from kraft.coordinator.shard_batches import Happening
 from kraft.coordinator.shard_effects import (
     AppendBatch,
@@ -94,13 +94,13 @@ class ShardHostServices(Struct, frozen=True, kw_only=True):
     """Settings, threads and callbacks that all shards of a broker share."""
 
     settings: HostSettings
-    context: Callable[[], Context]
+    context: Callable[[], DecisionContext]
     waiting_appends: WaitingAppends
     executor: Executor
     """Replays logs."""
 
     background: Executor
-    """Does the `Work` of shards."""
+    """Does the `ShardWork` of shards."""
 
     fatal: Callable[[str], None]
     loaded: Callable[[Partition], None] = lambda partition: None
@@ -449,7 +449,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
 
     # --- work beside the shard -------------------------------------------------------------------------------
 
-    async def _do(self, work: Work) -> None:
+    async def _do(self, work: ShardWork) -> None:
         """Do work in a thread, and decide the commands that it returns."""
         try:
             for command in await in_thread(self._services.background, work.commands):

@@ -30,7 +30,7 @@ NamedPartition = tuple[str, int]
 """A topic's name, or its id as text if the name is unknown, and a partition."""
 
 
-class _Refused(Struct, frozen=True, kw_only=True):
+class _RefusedSequence(Struct, frozen=True, kw_only=True):
     epoch: int
     sequence: int
     code: ErrorCode
@@ -41,7 +41,7 @@ class RefusedSequences:
     """Sequences refused and not retried yet. False if empty, so that checking is cheap. Times are monotonic."""
 
     def __init__(self) -> None:
-        self._refused: dict[tuple[NamedPartition, int], _Refused] = {}
+        self._refused: dict[tuple[NamedPartition, int], _RefusedSequence] = {}
         """The first refused batch of each producer, in the order of the refusals."""
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class RefusedSequences:
             return
         self._refused.pop(key, None)
         self._forget(now_s, PRODUCERS_MAX - 1)
-        self._refused[key] = _Refused(
+        self._refused[key] = _RefusedSequence(
             epoch=header.producer_epoch, sequence=header.base_sequence, code=code, until_s=now_s + REMEMBERED_S
         )
 
@@ -102,16 +102,16 @@ def _header(records: Buffer) -> BatchHeader | None:
     return header if header.has_producer and header.base_sequence >= 0 else None
 
 
-def _is_behind(header: BatchHeader, refused: _Refused) -> bool:
+def _is_behind(header: BatchHeader, refused: _RefusedSequence) -> bool:
     return header.producer_epoch == refused.epoch and _distance(refused.sequence, header.base_sequence) > 0
 
 
-def _is_before(header: BatchHeader, refused: _Refused) -> bool:
+def _is_before(header: BatchHeader, refused: _RefusedSequence) -> bool:
     """True if it was sent before the refused batch: it waited for its turn when that one was refused."""
     return header.producer_epoch == refused.epoch and _distance(refused.sequence, header.base_sequence) < 0
 
 
-def _is_settled(partition: Partition, producer_id: int, refused: _Refused) -> bool:
+def _is_settled(partition: Partition, producer_id: int, refused: _RefusedSequence) -> bool:
     """True if the log has the refused batch, because another broker took its retry, or if its epoch is over."""
     state = partition.log.producers.get(producer_id)
     if state is None or state.epoch < refused.epoch:

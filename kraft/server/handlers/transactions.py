@@ -15,7 +15,7 @@ from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
     EndTransaction,
-    OpenTransaction,
+    TransactionToCommit,
     VerifiedPartitions,
     VerifyPartitions,
 )
@@ -143,7 +143,7 @@ class TransactionsHandler:
     async def commit_transactions(self, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
         """Commit open transactions, all or none, once for each sequence. Raises Refusal."""
         named = (
-            OpenTransaction(
+            TransactionToCommit(
                 transactional_id=each.transactional_id,
                 producer=_producer(each.producer_id, each.producer_epoch),
             )

@@ -68,7 +68,7 @@ class Ended(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Connection:
+class _JudgedConnection:
     since_s: float
     progress_s: float
     """When it last completed a message, or held no part of one."""
@@ -116,7 +116,7 @@ class ConnectionRules:
         self._message_bytes_max = message_bytes_max
         self._bytes_max = MESSAGES_MAX * message_bytes_max
         self._share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, _JudgedConnection] = {}
         self.looks_again_soon = False
         """True while there is something that the next look may have to end."""
 
@@ -128,7 +128,7 @@ class ConnectionRules:
         """Take the samples of all open connections; return those to end."""
         before, self._connections = self._connections, {}
         for sample in samples:
-            connection = before.get(sample.peer) or _Connection(since_s=now_s, progress_s=now_s, fitting_s=now_s)
+            connection = before.get(sample.peer) or _JudgedConnection(since_s=now_s, progress_s=now_s, fitting_s=now_s)
             connection.update(sample, self._message_bytes_max, now_s)
             self._connections[sample.peer] = connection
         is_crowd = len(samples) > self._crowd

@@ -61,7 +61,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     """Whether a connection without a node's proof is a stranger's; otherwise it is one without any message."""
 
 
-class _Seen(Struct, frozen=True, kw_only=True):
+class _ConnectionSample(Struct, frozen=True, kw_only=True):
     port: int
     peer: str
     descriptor: int
@@ -147,7 +147,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
     return ended_peers
 
 
-def _sample(seen: _Seen, counts: Received | None, watched: Watched) -> Sample:
+def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) -> Sample:
     is_node = watched.received.is_node(seen.peer)
     acked_bytes = seen.acked_bytes // _ACKED_SHARE
     if counts is None:
@@ -165,12 +165,12 @@ def _sample(seen: _Seen, counts: Received | None, watched: Watched) -> Sample:
     )
 
 
-def _connections(ports: Collection[int]) -> list[_Seen]:
+def _connections(ports: Collection[int]) -> list[_ConnectionSample]:
     """Return the open connections of these ports. Raises OSError if the open files cannot be listed."""
     return [seen for seen in _looked_at(map(int, os.listdir(_FILES)), ports) if seen is not None]
 
 
-def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_Seen | None]:
+def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_ConnectionSample | None]:
     for descriptor in descriptors:
         try:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -189,7 +189,7 @@ def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_
             borrowed.detach()
 
 
-def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _Seen | None:
+def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _ConnectionSample | None:
     if borrowed.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     port: int = borrowed.getsockname()[1]
@@ -200,7 +200,7 @@ def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _Seen | None:
     if len(info) < _AT + _BYTES_ACKED_AND_RECEIVED.size:
         return None
     acked_bytes, received_bytes = _BYTES_ACKED_AND_RECEIVED.unpack_from(info, _AT)
-    return _Seen(
+    return _ConnectionSample(
         port=port, peer=peer, descriptor=borrowed.fileno(), received_bytes=received_bytes, acked_bytes=acked_bytes
     )
 
@@ -214,7 +214,7 @@ def _name(connected: socket.socket) -> str:
     return f"ipv4:{host.removeprefix('::ffff:')}:{port}"
 
 
-def _end(seen: _Seen) -> None:
+def _end(seen: _ConnectionSample) -> None:
     """Shut the connection down, unless it has ended already; gRPC then closes it."""
     try:
         # A descriptor of its own: the other one may be closed, and used for something else, at any time.

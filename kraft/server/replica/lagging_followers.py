@@ -70,20 +70,20 @@ class _Lag(Struct, kw_only=True):
     """Those that the broker is to be asked about, with the time since when they may lag."""
 
 
-class _Places(Struct, frozen=True, kw_only=True):
+class _PossibleDirectories(Struct, frozen=True, kw_only=True):
     """Where a partition's replica may be, of the log directories that took no records when they were asked for."""
 
     asked_ms: int
     directories: tuple[LogDirectory, ...]
 
 
-class _Answer(Struct, frozen=True, kw_only=True):
+class _BrokerAnswer(Struct, frozen=True, kw_only=True):
     asked_ms: int
     problem: str = ""
     """Why the broker says nothing."""
 
     troubles: Mapping[LogDirectory, Trouble] = field(default_factory=dict)
-    places: Mapping[TopicPartition, _Places] = field(default_factory=dict)
+    places: Mapping[TopicPartition, _PossibleDirectories] = field(default_factory=dict)
     """For the partitions of this question, and of those shortly before it."""
 
     def reason(self, partition: TopicPartition, now_ms: int) -> str:
@@ -107,7 +107,7 @@ class LaggingFollowers:
         self._is_active = is_active
         self._ask = ask
         self._monotonic_ms, self._wall_ms = clock.monotonic_ms, clock.wall_ms
-        self._answers: dict[BrokerId, _Answer] = {}
+        self._answers: dict[BrokerId, _BrokerAnswer] = {}
         self._asked: set[BrokerId] = set()
         """The brokers that have not answered yet."""
         self._logged: dict[tuple[BrokerId, LogDirectory], bool] = {}
@@ -192,14 +192,14 @@ class LaggingFollowers:
         try:
             response = await self._ask(broker_id, _about(lag.since_ms))
         except (NotServed, NotAdmitted, Refusal):
-            self._answers[broker_id] = _Answer(asked_ms=asked_ms)
+            self._answers[broker_id] = _BrokerAnswer(asked_ms=asked_ms)
         except Unreachable:
-            self._answers[broker_id] = _Answer(asked_ms=asked_ms, problem="it does not answer")
+            self._answers[broker_id] = _BrokerAnswer(asked_ms=asked_ms, problem="it does not answer")
         else:
             troubles = troubles_in(response)
             found = troubles_by_partition(lag.since_ms, response, troubles)
             places = self._places(broker_id, lag.since_ms, found, asked_ms)
-            self._answers[broker_id] = _Answer(asked_ms=asked_ms, troubles=troubles, places=places)
+            self._answers[broker_id] = _BrokerAnswer(asked_ms=asked_ms, troubles=troubles, places=places)
             self._log_changes(broker_id, lag, found, troubles)
         finally:
             self._asked.discard(broker_id)
@@ -210,14 +210,14 @@ class LaggingFollowers:
         partitions: Iterable[TopicPartition],
         found: Mapping[TopicPartition, tuple[Trouble, ...]],
         asked_ms: int,
-    ) -> dict[TopicPartition, _Places]:
+    ) -> dict[TopicPartition, _PossibleDirectories]:
         """Return those of an answer, and those of the answers before that count still."""
         before = self._answers.get(broker_id)
         kept = {} if before is None else before.places
         places = {name: each for name, each in kept.items() if asked_ms - each.asked_ms <= REASON_AGE_MS_MAX}
         for partition in partitions:
             directories = tuple(each.directory for each in found.get(partition, ()))
-            places[partition] = _Places(asked_ms=asked_ms, directories=directories)
+            places[partition] = _PossibleDirectories(asked_ms=asked_ms, directories=directories)
         return places
 
     # --- the log ---------------------------------------------------------------------------------------------

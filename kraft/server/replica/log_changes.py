@@ -161,7 +161,7 @@ class LogChanges:
         request = _Requested(change, settle, is_wanted)
         if self._is_abandoned:
             # The files may still be open for a running step, but no further step would be run.
-            self._end(request, None, _closed())
+            self._end(request, None, _log_closed())
         else:
             self._queue.append(request)
             self._begin_next()
@@ -250,7 +250,7 @@ class LogChanges:
             under_way.cancel()
             waiting.insert(0, request)
         for request in waiting:
-            request.outcome.end(None, _closed())
+            request.outcome.end(None, _log_closed())
         if self._ticket is not None:
             self._ticket.cancelled = True
         return self._ticket is None
@@ -269,5 +269,5 @@ def _role_changed() -> Refusal:
     return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica's role has changed")
 
 
-def _closed() -> Refusal:
+def _log_closed() -> Refusal:
     return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is closed")

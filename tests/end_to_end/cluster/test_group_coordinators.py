@@ -20,7 +20,7 @@ from kraft.model.configs import ConfigSource
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicPartition
 from kraft.rpc.group_calls import FIND_COORDINATOR
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.testing import Cluster
 from kraft.wire.frame import decode_response
 from kraft.wire.schema.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -37,7 +37,7 @@ KAFKA_VERSION = 6
 
 def find(server: str) -> Coordinator:
     async def ask() -> Coordinator:
-        connections = Connections()
+        connections = PeerConnections()
         try:
             request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
             (found,) = (await connections.peer(server).call(FIND_COORDINATOR, request, DEADLINE_S)).coordinators

@@ -18,7 +18,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
 from kraft.model.metadata import MetadataRequest
 from kraft.rpc.calls import METADATA
-from kraft.rpc.peers import Connections
+from kraft.rpc.peers import PeerConnections
 from kraft.server.identity import storage
 
 DEADLINE_S = 30
@@ -97,7 +97,7 @@ def test_each_listener_tells_its_own_addresses(listeners: ClusterListeners) -> N
 
 def test_grpc_clients_get_the_advertised_addresses(listeners: ClusterListeners) -> None:
     async def told_by(number: int) -> set[tuple[int, str, int]]:
-        connections = Connections()
+        connections = PeerConnections()
         try:
             peer = connections.peer(f"127.0.0.1:{listeners.grpc[number]}")
             answer = await peer.call(METADATA, MetadataRequest(topics=[]), DEADLINE_S)

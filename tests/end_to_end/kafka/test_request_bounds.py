@@ -10,7 +10,7 @@ import pytest
 from kraft.model.errors import Refusal
 from kraft.model.metadata import MetadataRequest
 from kraft.rpc.calls import METADATA
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.testing import Cluster
 from kraft.wire.frame import SIZE_BYTES, encode_request
 from kraft.wire.schema import metadata
@@ -65,7 +65,7 @@ def test_a_request_of_kafkas_protocol_is_taken_up_to_the_bound_and_refused_above
 def test_a_request_of_grpc_is_taken_up_to_the_bound_and_refused_above_it(cluster: Cluster) -> None:
     async def ask(size_bytes: int) -> int:
         """About `size_bytes`: each name takes three bytes more than it has."""
-        connections = Connections()
+        connections = PeerConnections()
         try:
             peer = connections.peer(cluster.bootstrap_servers)
             names = [f"{number:n>997}" for number in range(size_bytes // 1_000)]

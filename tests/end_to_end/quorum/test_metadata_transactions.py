@@ -11,7 +11,7 @@ import pytest
 from benchmarks.metadata_cluster import CLUSTER_ID, ScaleCluster, followed, scale_cluster
 from kraft.local.node_process import NodeProcess
 from kraft.metadata.new_topics import new_topic
-from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
+from kraft.metadata.records import MetadataTransactionBegun, PartitionChanged, RegisterBroker
 from kraft.model.follow_metadata import FollowMetadataRequest
 from kraft.model.ids import BrokerId
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
@@ -46,7 +46,7 @@ async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: 
         async for batch in batches:
             records = [] if batch.in_snapshot else decode_records(batch.records, batch.index)
             of_broker = any(isinstance(record, RegisterBroker | PartitionChanged) for record in records)
-            begins = bool(records) and isinstance(records[0], TransactionBegun) and of_broker
+            begins = bool(records) and isinstance(records[0], MetadataTransactionBegun) and of_broker
             seen += begins or (seen > 0 and of_broker)
             if seen >= entries:
                 return

@@ -28,7 +28,7 @@ from kraft.rpc.group_calls import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.support.working_thread import WorkingThread
@@ -52,7 +52,7 @@ class GroupMember(ABC):
     """The only member of its group. It commits 1, 2, 3 ... for each partition of a topic."""
 
     def __init__(
-        self, group_id: str, topic: str, partitions: int, servers: Iterator[str], connections: Connections
+        self, group_id: str, topic: str, partitions: int, servers: Iterator[str], connections: PeerConnections
     ) -> None:
         self.group_id = group_id
         self.topic = topic
@@ -231,7 +231,7 @@ class GroupLoad(WorkingThread):
         asyncio.run(self._run_members())
 
     async def _run_members(self) -> None:
-        connections, stopping = Connections(), asyncio.Event()
+        connections, stopping = PeerConnections(), asyncio.Event()
         servers = cycle(self._servers)
         self.members = [
             (ClassicMember, ConsumerMember)[number % 2](

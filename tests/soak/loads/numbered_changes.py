@@ -23,7 +23,7 @@ from kraft.metadata.new_topics import new_topic
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import Refusal
 from kraft.rpc.calls import INCREMENTAL_ALTER_CONFIGS
-from kraft.rpc.peers import Connections, Peer, Unreachable
+from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS
 from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kraft.wire.schema.create_topics import CreateTopicsRequest
@@ -190,7 +190,7 @@ class NumberedChanges(WorkingThread):
                 tasks.create_task(self._use_admin())
 
     async def _write(self, writer: int) -> None:
-        connections = Connections()
+        connections = PeerConnections()
         home: _Home | None = None
         address_index = writer
         try:

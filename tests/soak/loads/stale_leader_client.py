@@ -12,7 +12,7 @@ from kraft.client.threads.loop_thread import shared_loop
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from tests.soak.loads.node_dialling import dial_as_node
 
@@ -37,7 +37,7 @@ class StaleLeaderClient:
         self._addresses = addresses
         self._name = name
         self._attempt_s = attempt_s
-        self._connections = Connections(dial_as_node(config_path))
+        self._connections = PeerConnections(dial_as_node(config_path))
         self._asking: asyncio.Task[None] | None = None
 
     def names(self) -> list[str]:

@@ -19,7 +19,7 @@ from kraft.coordinator.groups.replicated import unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
@@ -144,9 +144,9 @@ class FakeGroups:
     def _image(self) -> MetadataImage:
         return self._cluster.image
 
-    def _context(self) -> Context:
+    def _context(self) -> DecisionContext:
         now_ms = round(asyncio.get_running_loop().time() * 1000)
-        return Context(now_ms=now_ms, image=self._cluster.image, random_id=f"{next(self._numbers):04}")
+        return DecisionContext(now_ms=now_ms, image=self._cluster.image, random_id=f"{next(self._numbers):04}")
 
     def _apply(self, decision: GroupsDecision) -> None:
         for record in decision.records:

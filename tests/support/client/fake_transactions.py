@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
     CommittedTransactions,
     CommitTransactions,
     EndTransaction,
-    OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
+    TransactionToCommit,
 )
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
 from kraft.coordinator.transactions.settings import TransactionSettings
@@ -123,7 +123,7 @@ class FakeTransactions:
 
     def commit_transactions(self, broker_id: int, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
         named = (
-            OpenTransaction(
+            TransactionToCommit(
                 transactional_id=each.transactional_id, producer=_identity(each.producer_id, each.producer_epoch)
             )
             for each in request.transactions
@@ -182,10 +182,10 @@ class FakeTransactions:
         self._apply(self._shard.decide(self.transactions, self.volatile, ticket, command, self._context()))
         return self._replies.pop(ticket)
 
-    def _context(self) -> Context:
+    def _context(self) -> DecisionContext:
         now_ms = round(asyncio.get_running_loop().time() * 1000)
         image = replace(self._cluster.image, features={TRANSACTION_VERSION: CLIENT_VERSION})
-        return Context(now_ms=now_ms, image=image, random_id="id")
+        return DecisionContext(now_ms=now_ms, image=image, random_id="id")
 
     def _apply(self, decision: TransactionsDecision) -> None:
         for record in decision.records:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.cli.decommission import CannotDecommission, Move, plan
+from kraft.cli.decommission import CannotDecommission, ReplicaMovePlan, plan
 from kraft.model.brokers import BrokerDescription
 from kraft.model.ids import TopicPartition
 
@@ -28,13 +28,13 @@ def orders(*replicas: tuple[int, ...]) -> list[tuple[TopicPartition, tuple[int, 
     return [(TopicPartition("orders", number), each) for number, each in enumerate(replicas)]
 
 
-def targets(moves: list[Move]) -> dict[int, tuple[int, ...]]:
+def targets(moves: list[ReplicaMovePlan]) -> dict[int, tuple[int, ...]]:
     return {move.partition.partition: move.target for move in moves}
 
 
 def test_the_successor_takes_the_place_of_the_broker_and_the_others_stay() -> None:
     moves = plan(orders((1, 2), (2, 3), (4, 1)), [broker(each) for each in (1, 2, 3, 4)], 4)
-    assert moves == [Move(partition=TopicPartition("orders", 2), replicas=(4, 1), target=(2, 1))]
+    assert moves == [ReplicaMovePlan(partition=TopicPartition("orders", 2), replicas=(4, 1), target=(2, 1))]
 
 
 def test_replicas_go_where_the_fewest_are() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.cli.demo import delays
-from kraft.cli.demo.delays import NOTHING, Delays, Difference, Group
+from kraft.cli.demo.delays import NOTHING, DelayCell, Delays, Difference
 
-JANUARY, MAY = Group("UA", 1), Group("UA", 5)
+JANUARY, MAY = DelayCell("UA", 1), DelayCell("UA", 5)
 TEN = Delays(flights=10, distinct_flights=10, departed=9, delay_total_min=45, delay_average_min=5.0)
 FOUR = Delays(flights=4, distinct_flights=4, departed=4, delay_total_min=2, delay_average_min=0.5)
 EXPECTED = {JANUARY: TEN, MAY: FOUR}

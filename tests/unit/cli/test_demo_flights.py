@@ -4,7 +4,7 @@ import json
 from itertools import islice
 
 from kraft.cli.demo import delays, flights
-from kraft.cli.demo.delays import Group
+from kraft.cli.demo.delays import DelayCell
 
 
 def test_a_flight_is_published_as_json_under_its_airline() -> None:
@@ -47,4 +47,4 @@ def test_the_file_holds_the_year_that_the_demo_promises() -> None:
     assert year.flights - year.departed == 8_255
     assert len({group.carrier for group in table}) == 16
     assert len(table) == 185
-    assert table[Group("HA", 1)].flights == 31
+    assert table[DelayCell("HA", 1)].flights == 31

@@ -6,15 +6,15 @@ import json
 from msgspec.structs import replace
 from rich.console import Console
 
-from kraft.cli.demo.delays import Delays, Group
+from kraft.cli.demo.delays import DelayCell, Delays
 from kraft.cli.demo.outage import OutageFigures
-from kraft.cli.demo.report import Report, print_report, to_json
+from kraft.cli.demo.report import DemoReport, print_report, to_json
 from kraft.client import TopicPartition
 
-MAY, JUNE = Group("UA", 5), Group("UA", 6)
+MAY, JUNE = DelayCell("UA", 5), DelayCell("UA", 6)
 FOUR = Delays(flights=4, distinct_flights=4, departed=4, delay_total_min=2, delay_average_min=0.5)
 NONE_LEFT = Delays(flights=1, distinct_flights=1, departed=0, delay_total_min=0, delay_average_min=None)
-GOOD = Report(
+GOOD = DemoReport(
     expected={MAY: FOUR, JUNE: NONE_LEFT},
     counted={JUNE: NONE_LEFT, MAY: FOUR},
     acknowledged=5,
@@ -32,7 +32,7 @@ GOOD = Report(
 )
 
 
-def printed(report: Report) -> str:
+def printed(report: DemoReport) -> str:
     text = io.StringIO()
     print_report(report, Console(file=text, width=200))
     return text.getvalue()
@@ -67,7 +67,7 @@ def test_a_duplicate_that_only_the_log_shows_is_a_fault() -> None:
 
 
 def test_a_group_that_nobody_expects_is_a_fault() -> None:
-    report = replace(GOOD, counted={**GOOD.counted, Group("ZZ", 1): NONE_LEFT})
+    report = replace(GOOD, counted={**GOOD.counted, DelayCell("ZZ", 1): NONE_LEFT})
     assert "1 groups differ" in report.faults()
     assert "ZZ" in printed(report)
 

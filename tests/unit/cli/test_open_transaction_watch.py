@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kraft.cli.open_transaction_watch import OpenTransactionWatch
-from kraft.cli.transactions.hanging import OpenTransaction
+from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client import KraftError, TopicPartition
 from kraft.wire.schema.describe_producers import ProducerState
 
@@ -14,7 +14,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 def transaction(
     *, producer_id: int = 7, idle_s: float = 357.5, transactional_id: str | None = "payments-7", holds: bool = True
-) -> OpenTransaction:
+) -> OpenInPartition:
     last_ms = int((time.time() - idle_s) * 1_000)
     producer = ProducerState(
         producer_id=producer_id,
@@ -24,12 +24,12 @@ def transaction(
         coordinator_epoch=0,
         current_txn_start_offset=4,
     )
-    return OpenTransaction(
+    return OpenInPartition(
         partition=ORDERS_0, producer=producer, holds_last_stable_offset=holds, transactional_id=transactional_id
     )
 
 
-def told(*looks: list[OpenTransaction], is_waiting: bool = True) -> list[str]:
+def told(*looks: list[OpenInPartition], is_waiting: bool = True) -> list[str]:
     said: list[str] = []
     left = list(looks)
     watch = OpenTransactionWatch(lambda: left.pop(0), lambda: is_waiting, said.append)
@@ -55,7 +55,7 @@ def test_a_transaction_that_goes_on_or_holds_nothing_back_is_not_told_nor_one_of
 
 
 def test_what_cannot_be_found_out_is_left_to_other_watches() -> None:
-    def find() -> list[OpenTransaction]:
+    def find() -> list[OpenInPartition]:
         raise KraftError("no broker answered")
 
     said: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.shard_effects import (
     AppendBatch,
     Load,
@@ -52,7 +52,7 @@ class Host:
             CounterShard(),
             encode,
             ShardFacts(
-                context=lambda: Context(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id"),
+                context=lambda: DecisionContext(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id"),
                 batch_bytes_max=lambda: self.batch_bytes_max,
                 append_refusal=lambda: self.refusal,
                 producer_refusal=lambda *_: None,
@@ -83,7 +83,7 @@ class Host:
                     self.timers.pop(effect.key, None)
                 case Load():
                     self.loads += 1
-                    context = Context(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id")
+                    context = DecisionContext(now_ms=self.now_ms, image=EMPTY_IMAGE, random_id="id")
                     self.run(self.shard.loaded(CounterShard().loaded(effect.replicated, context)))
                 case _:
                     raise AssertionError(effect)

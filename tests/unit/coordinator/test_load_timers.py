@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.shard_effects import AppendBatch, Load, RemoveTimer, SetMoreTimers, SetTimer
 from kraft.coordinator.shard_machine import TIMERS_AT_ONCE, ShardFacts, ShardMachine
 from kraft.metadata.image import EMPTY_IMAGE
@@ -16,7 +16,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from tests.support.counter_shard import Add, AddLater, Command, CounterShard, encode
 
 TIMERS = {f"timer {number:05}": 1_000 + number for number in range(2 * TIMERS_AT_ONCE + 10)}
-CONTEXT = Context(now_ms=1_000, image=EMPTY_IMAGE, random_id="id")
+CONTEXT = DecisionContext(now_ms=1_000, image=EMPTY_IMAGE, random_id="id")
 
 
 class Loaded:

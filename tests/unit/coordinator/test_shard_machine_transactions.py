@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from kraft.coordinator.shard import Context, Reply, Shard, ShardDecision, Ticket, TimerKey, TransactionalProducer
+from kraft.coordinator.shard import (
+    DecisionContext,
+    Reply,
+    Shard,
+    ShardDecision,
+    Ticket,
+    TimerKey,
+    TransactionalProducer,
+)
 from kraft.coordinator.shard_effects import AppendBatch, Load, RefuseAll, SendReplies, SetTimer
 from kraft.coordinator.shard_machine import RETRY_MS, ShardFacts, ShardMachine
 from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
@@ -49,11 +57,11 @@ class Noting(Shard[History, str, Write, str]):
     def replay_end_transaction(self, replicated: History, producer_id: int, is_commit: bool) -> History:
         return (*replicated, f"{'commit' if is_commit else 'abort'} of {producer_id}")
 
-    def loaded(self, replicated: History, context: Context) -> ShardDecision[str, str]:
+    def loaded(self, replicated: History, context: DecisionContext) -> ShardDecision[str, str]:
         return ShardDecision(volatile="in memory")
 
     def decide(
-        self, replicated: History, volatile: str, ticket: Ticket, command: Write, context: Context
+        self, replicated: History, volatile: str, ticket: Ticket, command: Write, context: DecisionContext
     ) -> ShardDecision[str, str]:
         return ShardDecision(
             volatile=volatile,
@@ -64,7 +72,7 @@ class Noting(Shard[History, str, Write, str]):
         )
 
     def timer_ended(
-        self, replicated: History, volatile: str, key: TimerKey, context: Context
+        self, replicated: History, volatile: str, key: TimerKey, context: DecisionContext
     ) -> ShardDecision[str, str]:
         raise AssertionError("there are no timers")
 
@@ -93,8 +101,8 @@ class Host:
         )
         self.run(self.shard.start())
 
-    def context(self) -> Context:
-        return Context(now_ms=1_000, image=EMPTY_IMAGE, random_id="id")
+    def context(self) -> DecisionContext:
+        return DecisionContext(now_ms=1_000, image=EMPTY_IMAGE, random_id="id")
 
     def _producer_refusal(self, batch: bytes, origin: AppendOrigin) -> Refusal | None:
         self.checked.append(origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.coordinator.shard import Context, Ticket
+from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.coordinator.shard_effects import SendReplies
 from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.metadata.image import EMPTY_IMAGE
@@ -26,7 +26,7 @@ def test_a_decision_that_is_too_large_is_encoded_up_to_the_limit_and_not_replaye
         return encode(record)
 
     counting = Counting()
-    context = Context(now_ms=0, image=EMPTY_IMAGE, random_id="id")
+    context = DecisionContext(now_ms=0, image=EMPTY_IMAGE, random_id="id")
     facts = ShardFacts(
         context=lambda: context,
         batch_bytes_max=lambda: 10_000,

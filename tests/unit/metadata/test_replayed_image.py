@@ -7,10 +7,10 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import (
     MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
     TopicCreated,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
 )
 from kraft.metadata.replayed_image import ContradictoryEntry, ReplayedImage
 from kraft.model.ids import TopicId
@@ -33,33 +33,33 @@ def test_records_count_at_once_without_a_transaction() -> None:
 
 
 def test_records_of_a_transaction_count_when_it_ends() -> None:
-    begun = replayed([topic("a")], [TransactionBegun(), topic("b")], [topic("c")])
+    begun = replayed([topic("a")], [MetadataTransactionBegun(), topic("b")], [topic("c")])
     assert begun.in_transaction
     assert begun.image == EMPTY_IMAGE.replay([topic("a")])
-    ended = begun.replay([topic("d"), TransactionEnded()])
+    ended = begun.replay([topic("d"), MetadataTransactionEnded()])
     assert ended == ReplayedImage(image=EMPTY_IMAGE.replay(map(topic, "abcd")))
 
 
-@pytest.mark.parametrize("last", [[TransactionEnded()], [topic("b"), TransactionEnded()]])
+@pytest.mark.parametrize("last", [[MetadataTransactionEnded()], [topic("b"), MetadataTransactionEnded()]])
 def test_a_transaction_may_begin_and_end_alone_in_an_entry(last: list[MetadataRecord]) -> None:
-    assert replayed([TransactionBegun()], [topic("a")], last).image.topic("a") is not None
-    assert not replayed([TransactionBegun(), topic("a"), TransactionEnded()]).in_transaction
+    assert replayed([MetadataTransactionBegun()], [topic("a")], last).image.topic("a") is not None
+    assert not replayed([MetadataTransactionBegun(), topic("a"), MetadataTransactionEnded()]).in_transaction
 
 
 def test_an_aborted_transaction_leaves_no_trace() -> None:
     before = replayed([topic("a")])
-    aborted = before.replay([TransactionBegun(), topic("b")]).replay([TransactionAborted()])
+    aborted = before.replay([MetadataTransactionBegun(), topic("b")]).replay([MetadataTransactionAborted()])
     assert aborted == before
 
 
 @pytest.mark.parametrize(
     ("entries", "problem"),
     [
-        ([[TransactionBegun()], [TransactionBegun()]], "begins in another"),
-        ([[TransactionEnded()]], "without a transaction"),
-        ([[TransactionAborted()]], "without a transaction"),
-        ([[topic("a"), TransactionBegun()]], "changes no image"),
-        ([[TransactionBegun(), TransactionEnded(), topic("a")]], "changes no image"),
+        ([[MetadataTransactionBegun()], [MetadataTransactionBegun()]], "begins in another"),
+        ([[MetadataTransactionEnded()]], "without a transaction"),
+        ([[MetadataTransactionAborted()]], "without a transaction"),
+        ([[topic("a"), MetadataTransactionBegun()]], "changes no image"),
+        ([[MetadataTransactionBegun(), MetadataTransactionEnded(), topic("a")]], "changes no image"),
     ],
 )
 def test_markers_out_of_place_contradict_the_log(entries: list[list[MetadataRecord]], problem: str) -> None:

@@ -24,7 +24,7 @@ from kraft.rpc.cluster_calls import FOLLOW_METADATA, HEARTBEAT, REPLICA_FETCH
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten
-from kraft.rpc.peers import Connections, NotAdmitted, Unreachable
+from kraft.rpc.peers import NotAdmitted, PeerConnections, Unreachable
 from kraft.rpc.received_messages import CALL_BYTES, EMPTY_CALLS_MAX
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import Service
@@ -118,25 +118,25 @@ def bare_channel(node: Node) -> Any:
     return grpc.aio.insecure_channel(node.address)
 
 
-def dial_as(secrets: ClusterSecrets | None, cluster_id: str = "cluster", node_id: int = 7) -> Connections:
+def dial_as(secrets: ClusterSecrets | None, cluster_id: str = "cluster", node_id: int = 7) -> PeerConnections:
     def dial(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
         channel = grpc.aio.insecure_channel(address, options=options)
         return channel if secrets is None else IntroducedChannel(channel, secrets, cluster_id, node_id)
 
-    return Connections(dial)
+    return PeerConnections(dial)
 
 
-async def beat(node: Node, connections: Connections) -> HeartbeatResult:
+async def beat(node: Node, connections: PeerConnections) -> HeartbeatResult:
     return await connections.peer(node.address).call(HEARTBEAT, BEAT, 5)
 
 
-async def followed(node: Node, connections: Connections) -> list[int]:
+async def followed(node: Node, connections: PeerConnections) -> list[int]:
     peer = connections.peer(node.address)
     request = FollowMetadataRequest(cluster_id="cluster", broker_id=BrokerId(1), after_index=0)
     return [batch.index async for batch in peer.follow(FOLLOW_METADATA, request)]
 
 
-async def fetched(node: Node, connections: Connections, times: int = 3) -> int:
+async def fetched(node: Node, connections: PeerConnections, times: int = 3) -> int:
     for _ in range(ATTEMPTS_MAX):
         try:
             return await fetched_at_once(node, connections, times)
@@ -147,7 +147,7 @@ async def fetched(node: Node, connections: Connections, times: int = 3) -> int:
     raise AssertionError("every stream has broken without a reason")
 
 
-async def fetched_at_once(node: Node, connections: Connections, times: int) -> int:
+async def fetched_at_once(node: Node, connections: PeerConnections, times: int) -> int:
     stream = connections.peer(node.address).open(REPLICA_FETCH)
     try:
         for _ in range(times):
@@ -163,7 +163,7 @@ async def fetched_at_once(node: Node, connections: Connections, times: int) -> i
 OF_ANOTHER_CLUSTER = "cluster.id differs: the caller's is 'another', that of the node it called is 'cluster'"
 
 CALLS = [beat, followed, fetched]
-Call = Callable[[Node, Connections], Awaitable[object]]
+Call = Callable[[Node, PeerConnections], Awaitable[object]]
 
 
 def play(scene: Callable[[Node], Awaitable[None]], **serving: Any) -> list[Any]:
@@ -201,7 +201,7 @@ def test_a_node_of_the_cluster_is_answered_whatever_kind_of_call_it_makes() -> N
     ],
 )
 def test_a_stranger_is_refused_in_one_line_that_names_it(
-    call: Call, connections: Callable[[], Connections], reason: str
+    call: Call, connections: Callable[[], PeerConnections], reason: str
 ) -> None:
     async def scene(node: Node) -> None:
         stranger = connections()

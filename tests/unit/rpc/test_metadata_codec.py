@@ -18,6 +18,9 @@ from kraft.metadata.records import (
     FeatureLevelSet,
     GroupConfigSet,
     MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
     OperatorFenceSet,
     PartitionChanged,
     PartitionCreated,
@@ -27,9 +30,6 @@ from kraft.metadata.records import (
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
 )
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Corruption
@@ -91,9 +91,9 @@ ONE_OF_EACH: list[MetadataRecord] = [
     TopicConfigSet(topic_id=TOPIC_ID, key="segment.bytes", value=None),
     TopicDeleted(topic_id=TOPIC_ID),
     ProducerIdsAllocated(next_producer_id=ProducerId(1_000)),
-    TransactionBegun(),
-    TransactionEnded(),
-    TransactionAborted(),
+    MetadataTransactionBegun(),
+    MetadataTransactionEnded(),
+    MetadataTransactionAborted(),
 ]
 
 

@@ -13,7 +13,7 @@ from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.request_context import RequestContext
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
-from kraft.rpc.peers import Connections, NotGrpc, NotServed, Unreachable
+from kraft.rpc.peers import NotGrpc, NotServed, PeerConnections, Unreachable
 from kraft.rpc.services import Service
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -57,7 +57,7 @@ async def waiting_stream() -> AsyncIterator[tuple[Any, asyncio.Task[FetchRespons
 
 def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
     async def scenario(address: str) -> None:
-        connections = Connections()
+        connections = PeerConnections()
         try:
             with pytest.raises(Unreachable, match=f"{address} cannot be reached: connection refused"):
                 await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
@@ -78,7 +78,7 @@ async def test_a_port_of_another_protocol_is_distinguished_from_an_unreachable_o
         writer.write(answer)
         writer.close()
 
-    connections = Connections()
+    connections = PeerConnections()
     server = await asyncio.start_server(respond, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
@@ -96,7 +96,7 @@ async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
 
 
 async def test_one_address_has_one_channel() -> None:
-    connections = Connections()
+    connections = PeerConnections()
     assert connections.channel("127.0.0.1:1") is connections.channel("127.0.0.1:1")
     assert connections.channel("127.0.0.1:1") is not connections.channel("127.0.0.1:2")
     await connections.close()

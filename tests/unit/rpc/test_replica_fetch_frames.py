@@ -14,7 +14,7 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResult,
 )
 from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.rpc.replica_fetch_frames import BadFrame, unpack_request, unpack_response
+from kraft.rpc.replica_fetch_frames import BadFetchFrame, unpack_request, unpack_response
 
 pack_request, pack_response = REPLICA_FETCH.request.to_message, REPLICA_FETCH.response.to_message
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -134,9 +134,9 @@ def test_records_are_not_copied_out_of_their_frame() -> None:
 def test_a_frame_that_is_cut_off_or_too_long_is_refused(unpack: object, frame: bytes) -> None:
     assert callable(unpack)
     for size in range(len(frame)):
-        with pytest.raises(BadFrame):
+        with pytest.raises(BadFetchFrame):
             unpack(frame[:size])
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadFetchFrame):
         unpack(frame + b"\0")
 
 
@@ -144,15 +144,15 @@ def test_a_count_that_no_frame_can_hold_is_refused_at_once() -> None:
     many = b"\xff\xff\xff\xff"
     request, response = bytearray(pack_request(ONE)), bytearray(pack_response(ANSWER))
     request[36:40] = response[12:16] = many
-    with pytest.raises(BadFrame, match="4294967295 partitions"):
+    with pytest.raises(BadFetchFrame, match="4294967295 partitions"):
         unpack_request(bytes(request))
-    with pytest.raises(BadFrame, match="cut off"):
+    with pytest.raises(BadFetchFrame, match="cut off"):
         unpack_response(bytes(response))
 
 
 def test_an_error_message_that_is_no_text_is_refused() -> None:
     frame = pack_response(ANSWER).replace("größer".encode(), b"gr\xff\xff\xff\xffer")
-    with pytest.raises(BadFrame, match="not UTF-8"):
+    with pytest.raises(BadFetchFrame, match="not UTF-8"):
         unpack_response(frame)
 
 
@@ -160,5 +160,5 @@ def test_an_error_message_that_is_no_text_is_refused() -> None:
     "frame", [pack_response(ANSWER), b"\x08\x02\x10\x07\x18\xf4\x03" * 8, b"KRq2" + pack_request(ONE)[4:]]
 )
 def test_a_frame_of_another_kind_or_version_or_of_protobuf_is_named_as_one(frame: bytes) -> None:
-    with pytest.raises(BadFrame, match="another version"):
+    with pytest.raises(BadFetchFrame, match="another version"):
         unpack_request(frame)

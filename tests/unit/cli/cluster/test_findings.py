@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kraft.cli.cluster.findings import Facts, Finding, Severity, findings, state_of
+from kraft.cli.cluster.findings import ClusterFacts, Finding, Severity, findings, state_of
 from kraft.cli.topics.description import Shown
-from kraft.cli.transactions.hanging import OpenTransaction
+from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.brokers import BrokerDescription
@@ -72,8 +72,8 @@ def partition(
     return Shown(topic=topic, partition=metadata, reassignment=None, min_insync_replicas=min_isr)
 
 
-def facts(**changes: Any) -> Facts:
-    healthy = Facts(
+def facts(**changes: Any) -> ClusterFacts:
+    healthy = ClusterFacts(
         fenced={},
         quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)], cluster_id="c"),
         brokers=[broker(1), broker(2), broker(3)],
@@ -231,7 +231,7 @@ def test_hanging_transactions_are_critical_and_the_command_that_shows_them_is_na
         coordinator_epoch=0,
         current_txn_start_offset=3,
     )
-    hanging = OpenTransaction(partition=TopicPartition("orders", 0), producer=producer, holds_last_stable_offset=True)
+    hanging = OpenInPartition(partition=TopicPartition("orders", 0), producer=producer, holds_last_stable_offset=True)
     finding = only(hanging=[hanging])
     assert finding.what == "1 transaction hanging, past which committed records are not read: orders-0"
     assert finding.remedy == "kraft transactions find-hanging"

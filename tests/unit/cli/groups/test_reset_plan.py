@@ -4,7 +4,7 @@ import pytest
 
 from kraft.cli.groups.reset_plan import (
     NewOffset,
-    Place,
+    OffsetsBeforeReset,
     ResetFailed,
     ShiftBy,
     Target,
@@ -21,11 +21,13 @@ from kraft.model.ids import TopicPartition
 ORDERS = TopicPartition("orders", 0)
 
 
-def place(committed: int | None = 50, at_time: int | None = None, partition: TopicPartition = ORDERS) -> Place:
-    return Place(partition=partition, committed=committed, log_start=10, log_end=100, at_time=at_time)
+def place(
+    committed: int | None = 50, at_time: int | None = None, partition: TopicPartition = ORDERS
+) -> OffsetsBeforeReset:
+    return OffsetsBeforeReset(partition=partition, committed=committed, log_start=10, log_end=100, at_time=at_time)
 
 
-def planned(target: Target, where: Place) -> tuple[int, str]:
+def planned(target: Target, where: OffsetsBeforeReset) -> tuple[int, str]:
     (new,) = plan(target, [where])
     assert (new.partition, new.committed) == (where.partition, where.committed)
     return new.offset, new.note
@@ -83,7 +85,7 @@ def test_a_time_is_its_first_record_or_the_log_end() -> None:
 
 
 def test_a_committed_offset_of_zero_is_one() -> None:
-    empty = Place(partition=ORDERS, committed=0, log_start=0, log_end=0, at_time=0)
+    empty = OffsetsBeforeReset(partition=ORDERS, committed=0, log_start=0, log_end=0, at_time=0)
     for target in (ToCurrent(), ShiftBy(0), ToTime(1), ToEarliest()):
         assert planned(target, empty) == (0, "")
 

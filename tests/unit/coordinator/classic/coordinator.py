@@ -32,7 +32,7 @@ from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -178,8 +178,8 @@ class Coordinator:
         self._requests[ticket] = request
         return ticket
 
-    def _context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=MetadataImage(), random_id=f"{next(self._ids):04}")
+    def _context(self) -> DecisionContext:
+        return DecisionContext(now_ms=self.now_ms, image=MetadataImage(), random_id=f"{next(self._ids):04}")
 
     def _request(self, decide: Callable[..., ClassicGroupDecision], request: object) -> Ticket:
         ticket = self._ticket(request)

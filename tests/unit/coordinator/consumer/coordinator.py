@@ -15,7 +15,7 @@ from kraft.coordinator.consumer.records import replay
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, PartitionEpoch, TopicId
@@ -85,9 +85,9 @@ class Coordinator:
     def member(self, member_id: str) -> ConsumerGroupMember:
         return self.group.members[member_id]
 
-    def context(self) -> Context:
+    def context(self) -> DecisionContext:
         self._tickets += 1
-        return Context(now_ms=self.now_ms, image=self.image, random_id=f"random-{self._tickets}")
+        return DecisionContext(now_ms=self.now_ms, image=self.image, random_id=f"random-{self._tickets}")
 
     def apply(self, decision: ConsumerGroupDecision) -> None:
         for record in decision.records:

@@ -32,7 +32,7 @@ from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay, unres
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
-from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
+from kraft.coordinator.shard import DecisionContext, ShardWork, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support import offset_commands
@@ -95,7 +95,7 @@ class Coordinator:
         self.timers: dict[TimerKey, int] = {}
         """When each timer ends."""
         self.replies: dict[Ticket, object] = {}
-        self.work: list[Work] = []
+        self.work: list[ShardWork] = []
         """Work beside the shard that was begun."""
         self.events: list[Any] = []
         self._tickets = count(1)
@@ -127,8 +127,8 @@ class Coordinator:
     def end(self, key: TimerKey) -> None:
         self._apply(self.shard.timer_ended(self.groups, self.volatile, key, self._context()))
 
-    def _context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=self.image, random_id=f"{next(self._ids):04}")
+    def _context(self) -> DecisionContext:
+        return DecisionContext(now_ms=self.now_ms, image=self.image, random_id=f"{next(self._ids):04}")
 
     def _apply(self, decision: GroupsDecision) -> None:
         for record in decision.records:

@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context, Ticket, TimerKey
+from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
     CommittedTransactions,
     CommitTransactions,
     EndTransaction,
     InitProducerId,
-    OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
+    TransactionToCommit,
 )
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
 from kraft.coordinator.transactions.record_codec import decode, encode
@@ -96,8 +96,8 @@ class Coordinator:
             self._apply(self.shard.timer_ended(self.transactions, self.volatile, key, self._context()))
         self.now_ms = until
 
-    def _context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=self.image, random_id="id")
+    def _context(self) -> DecisionContext:
+        return DecisionContext(now_ms=self.now_ms, image=self.image, random_id="id")
 
     def _apply(self, decision: TransactionsDecision) -> None:
         for record in decision.records:
@@ -134,14 +134,16 @@ class Coordinator:
         assert isinstance(response, ProducerIdAndEpoch)
         return response
 
-    def open(self, transactional_id: str, *partitions: TopicPartition, is_temporary: bool = True) -> OpenTransaction:
+    def open(
+        self, transactional_id: str, *partitions: TopicPartition, is_temporary: bool = True
+    ) -> TransactionToCommit:
         """Begin a transaction of a new producer."""
         producer = self.producer(transactional_id, is_temporary=is_temporary)
         assert self.add(producer, *partitions, transactional_id=transactional_id) is ErrorCode.NONE
-        return OpenTransaction(transactional_id=transactional_id, producer=producer)
+        return TransactionToCommit(transactional_id=transactional_id, producer=producer)
 
     def commit_together(
-        self, sequence: int, *transactions: OpenTransaction, committer: str = ID
+        self, sequence: int, *transactions: TransactionToCommit, committer: str = ID
     ) -> CommittedTransactions | ErrorCode:
         command = CommitTransactions(transactional_id=committer, sequence=sequence, transactions=transactions)
         response = self.request(command)

@@ -9,7 +9,7 @@ from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
     CommitTransactions,
     InitProducerId,
-    OpenTransaction,
+    TransactionToCommit,
 )
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, TransactionState
@@ -42,14 +42,16 @@ def test_open_transactions_are_committed_together_with_the_sequence() -> None:
     assert {each.producer.epoch for each in coordinator.pending()} == {1}, "late writes of the producers are fenced"
 
 
-def open_without_partitions(coordinator: Coordinator, transactional_id: str, *, is_temporary: bool) -> OpenTransaction:
+def open_without_partitions(
+    coordinator: Coordinator, transactional_id: str, *, is_temporary: bool
+) -> TransactionToCommit:
     """Begin a transaction as AddPartitionsToTxn of version 3 does that names no topic."""
     producer = coordinator.producer(transactional_id, is_temporary=is_temporary)
     command = AddPartitions(
         transactional_id=transactional_id, producer=producer, partitions=frozenset(), client_version=0
     )
     assert coordinator.request(command) is None
-    return OpenTransaction(transactional_id=transactional_id, producer=producer)
+    return TransactionToCommit(transactional_id=transactional_id, producer=producer)
 
 
 def test_a_transaction_without_partitions_is_complete_at_once() -> None:
@@ -213,7 +215,7 @@ def test_a_producer_that_goes_on_gets_its_next_identity() -> None:
 def test_the_last_epoch_fences_a_producer_whose_epochs_are_exhausted() -> None:
     coordinator, producer = at_epoch(EXHAUSTED)
     coordinator.add(producer)
-    opened = OpenTransaction(transactional_id=ID, producer=producer)
+    opened = TransactionToCommit(transactional_id=ID, producer=producer)
     assert coordinator.commit_together(0, opened, committer="committer") == COMMITTED
     (markers,) = coordinator.pending()
     assert markers.producer.epoch == EPOCH_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_machine import ShardFacts, ShardMachine
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import encode
@@ -162,7 +162,7 @@ def test_a_pass_takes_some_ids_at_a_time_and_writes_batches_that_fit() -> None:
     coordinator.producer("used")
     sizes = []
     while names[0] in coordinator.transactions.by_id or coordinator.volatile.expiry is not None:
-        context = Context(now_ms=coordinator.now_ms, image=coordinator.image, random_id="")
+        context = DecisionContext(now_ms=coordinator.now_ms, image=coordinator.image, random_id="")
         decision = coordinator.shard.timer_ended(
             coordinator.transactions, coordinator.volatile, TransactionalIdExpiryTimer(), context
         )
@@ -182,7 +182,7 @@ def hosted(
     replicated: Transactions = NO_TRANSACTIONS,
 ) -> ShardMachine[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]:
     shard = TransactionShard(TransactionSettings())
-    context = Context(now_ms=5, image=EMPTY_IMAGE, random_id="id")
+    context = DecisionContext(now_ms=5, image=EMPTY_IMAGE, random_id="id")
     facts = ShardFacts(
         context=lambda: context,
         batch_bytes_max=lambda: 1_000_000,

@@ -12,7 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.server.cluster.controller_client import (
     ATTEMPT_TIMEOUT_S,
     NEXT_AFTER_S,
@@ -80,7 +80,7 @@ def refusing() -> Answer:
 
 
 def of(own_id: int, cluster: Cluster) -> ControllerClient:
-    return ControllerClient(VOTERS, BrokerId(own_id), cast(Connections, cluster), ())
+    return ControllerClient(VOTERS, BrokerId(own_id), cast(PeerConnections, cluster), ())
 
 
 async def ask(client: ControllerClient, deadline_s: float) -> Any:
@@ -113,7 +113,7 @@ async def test_the_controller_in_this_process_is_called_without_a_connection_whi
 
     own = [ALLOCATE_PRODUCER_IDS.served_by(allocate)]
     cluster = Cluster(c1=active, c3=passive)
-    client = ControllerClient(VOTERS, BrokerId(2), cast(Connections, cluster), own)
+    client = ControllerClient(VOTERS, BrokerId(2), cast(PeerConnections, cluster), own)
     request = AllocateProducerIdsRequest(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(1))
     await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
     assert (client.active_id, asked, cluster.asked) == (2, ["own"], [])
@@ -154,7 +154,7 @@ async def test_without_an_active_controller_all_are_called_until_the_deadline_an
 
 async def test_a_controller_that_is_about_to_become_active_is_asked_again_soon() -> None:
     cluster = Cluster(c1=passive)
-    client = ControllerClient(VOTERS[:1], BrokerId(1), cast(Connections, cluster), ())
+    client = ControllerClient(VOTERS[:1], BrokerId(1), cast(PeerConnections, cluster), ())
     loop = asyncio.get_running_loop()
     began = loop.time()
     loop.call_later(0.015, cluster.behaviour.update, {1: active})

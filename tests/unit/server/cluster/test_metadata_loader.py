@@ -17,10 +17,10 @@ from kraft.metadata.records import (
     ClusterInitialised,
     FeatureLevelSet,
     MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
     TopicCreated,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
 )
 from kraft.metadata.replayed_image import ContradictoryEntry
 from kraft.metadata.snapshot_records import snapshot_records
@@ -317,12 +317,12 @@ async def test_nothing_of_a_transaction_is_applied_or_kept_before_its_end() -> N
     controller, published = up_to_date(), Published()
     async with following(controller, published=published) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
-        controller.commit(5, TransactionBegun(), topic("a", 1))
+        controller.commit(5, MetadataTransactionBegun(), topic("a", 1))
         controller.commit(6, topic("b", 2))
         await asyncio.sleep(1)
         assert loader.image.topic("a") is None
         assert loader.current_image() == LoadedImage(image=loader.image, index=4, term=1)
-        controller.commit(7, topic("c", 3), TransactionEnded())
+        controller.commit(7, topic("c", 3), MetadataTransactionEnded())
         assert await loader.until(lambda image: image.topic("a") is not None, 5)
         assert published.topics() == [[], ["a", "b", "c"]]
         assert loader.published_index == 7
@@ -330,8 +330,8 @@ async def test_nothing_of_a_transaction_is_applied_or_kept_before_its_end() -> N
 
 async def test_of_an_aborted_transaction_nothing_is_left() -> None:
     controller, published = up_to_date(), Published()
-    controller.commit(5, TransactionBegun(), topic("a", 1))
-    controller.commit(6, TransactionAborted())
+    controller.commit(5, MetadataTransactionBegun(), topic("a", 1))
+    controller.commit(6, MetadataTransactionAborted())
     controller.commit(7, topic("a", 2))
     async with following(controller, published=published) as loader:
         assert await loader.until(lambda image: image.topic("a") is not None, 5)
@@ -342,8 +342,8 @@ async def test_of_an_aborted_transaction_nothing_is_left() -> None:
 async def test_an_interrupted_transaction_is_received_again_from_another_controller() -> None:
     first, second, published = up_to_date("first"), up_to_date("second"), Published()
     for controller in (first, second):
-        controller.commit(5, TransactionBegun(), topic("a", 1))
-    second.commit(6, topic("b", 2), TransactionEnded())
+        controller.commit(5, MetadataTransactionBegun(), topic("a", 1))
+    second.commit(6, topic("b", 2), MetadataTransactionEnded())
     async with following(first, second, published=published) as loader:
         await asyncio.sleep(1)
         first.is_down = True
@@ -438,10 +438,10 @@ async def test_a_broker_switches_from_a_controller_that_lost_entries_and_logs_it
 async def test_a_long_snapshot_or_transaction_does_not_cause_a_switch() -> None:
     slow, other = SlowController("slow"), up_to_date("other")
     slow.snapshot = snapshot_of(image_with("a", "b", "c"), 50)
-    slow.commit(51, TransactionBegun(), topic("d", 4))
+    slow.commit(51, MetadataTransactionBegun(), topic("d", 4))
     for number in range(5, 12):
         slow.commit(47 + number, topic(f"t-{number}", number))
-    slow.commit(59, TransactionEnded())
+    slow.commit(59, MetadataTransactionEnded())
     async with following(slow, other) as loader:
         loader.note_committed(59)
         assert await loader.until(lambda image: image.topic("t-11") is not None, 60)

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from kraft.metadata.records import ClusterInitialised, MetadataRecord, TransactionBegun, TransactionEnded
+from kraft.metadata.records import (
+    ClusterInitialised,
+    MetadataRecord,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
+)
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX, transaction
 
@@ -24,7 +29,7 @@ def test_what_fits_into_one_entry_needs_no_markers() -> None:
 def test_what_does_not_is_a_transaction_of_full_entries() -> None:
     payloads = list(transaction(named(1_000)))
     first, *middle, last = (decode_records(payload, 1) for payload in payloads)
-    assert (first[0], last[-1]) == (TransactionBegun(), TransactionEnded())
+    assert (first[0], last[-1]) == (MetadataTransactionBegun(), MetadataTransactionEnded())
     assert [*first[1:], *chain(*middle), *last[:-1]] == named(1_000)
     assert all(ENTRY_BYTES_MAX * 0.9 < len(payload) <= ENTRY_BYTES_MAX + 16 for payload in payloads[:-1])
 
@@ -32,4 +37,7 @@ def test_what_does_not_is_a_transaction_of_full_entries() -> None:
 def test_a_record_that_is_larger_than_an_entry_has_one_of_its_own() -> None:
     large = named(1, length=2 * ENTRY_BYTES_MAX)
     assert entries(large) == [large]
-    assert entries([*named(1), *large]) == [[TransactionBegun(), *named(1)], [*large, TransactionEnded()]]
+    assert entries([*named(1), *large]) == [
+        [MetadataTransactionBegun(), *named(1)],
+        [*large, MetadataTransactionEnded()],
+    ]

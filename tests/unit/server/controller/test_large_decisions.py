@@ -14,11 +14,11 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import (
     FeatureLevelSet,
     MetadataRecord,
+    MetadataTransactionAborted,
+    MetadataTransactionBegun,
+    MetadataTransactionEnded,
     TopicConfigSet,
     TopicCreated,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
 )
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicId
@@ -80,7 +80,7 @@ async def test_a_large_decision_takes_entries_of_32_kib_and_counts_when_the_last
         entries = decoded(quorum)
         assert len(entries) > 3
         assert max(map(len, quorum.payloads)) <= ENTRY_BYTES_MAX + 16
-        assert (entries[0][0], entries[-1][-1]) == (TransactionBegun(), TransactionEnded())
+        assert (entries[0][0], entries[-1][-1]) == (MetadataTransactionBegun(), MetadataTransactionEnded())
         assert [len(entry.payload) for entry in host.entries.after(1) or []] == list(map(len, quorum.payloads))
 
 
@@ -107,12 +107,14 @@ async def test_a_new_controller_aborts_the_unfinished_transaction_of_its_predece
     quorum = FakeQuorum(host, commits_at_once=True)
     host.attach(quorum)
     split(quorum)
-    quorum.tell(TransactionBegun(), TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders"))))
+    quorum.tell(
+        MetadataTransactionBegun(), TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders")))
+    )
     assert (host.committed_index, host.image.topic("orders")) == (1, None)
     quorum.lead(2)
     running = asyncio.create_task(host.run())
     await settle()
-    assert decoded(quorum) == [[TransactionAborted()]]
+    assert decoded(quorum) == [[MetadataTransactionAborted()]]
     assert host.committed_index == quorum.index
     assert await host.submit(create("orders")) == "created orders"
     running.cancel()
@@ -132,7 +134,7 @@ async def test_a_transaction_whose_entry_has_an_unknown_outcome_is_aborted_by_it
             await answer
         again = asyncio.create_task(host.submit(create("orders")))
         assert await answered(again, quorum) == "created orders"
-        assert [TransactionAborted()] in decoded(quorum)
+        assert [MetadataTransactionAborted()] in decoded(quorum)
         assert host.image.topics[TopicId(uuid5(NAMESPACE_OID, "orders"))].configs == {}
 
 
@@ -147,7 +149,7 @@ async def test_a_transaction_with_a_record_that_no_entry_can_hold_is_aborted_wit
         with pytest.raises(Refusal, match="split the request"):
             await host.submit(decide)
         async with asyncio.timeout(5):
-            while decode_records(quorum.payloads[-1], 1) != [TransactionAborted()]:
+            while decode_records(quorum.payloads[-1], 1) != [MetadataTransactionAborted()]:
                 await host.progress(0.1)
         assert host.committed_index == quorum.index
         assert host.image.topic("orders") is None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context
+from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.transactions.commands import AddPartitions, EndTransaction, InitProducerId, TransactionCommand
 from kraft.coordinator.transactions.record_codec import encode
 from kraft.coordinator.transactions.replicated import record_of
@@ -87,8 +87,8 @@ class Transacting:
             raise self.ids_refusal
         return ProducerId(next(self._numbers))
 
-    def _context(self) -> Context:
-        return Context(now_ms=LoopClock().wall_ms(), image=self.image, random_id="id")
+    def _context(self) -> DecisionContext:
+        return DecisionContext(now_ms=LoopClock().wall_ms(), image=self.image, random_id="id")
 
     async def __aenter__(self) -> Self:
         self.partition: Partition = self.broker.open(STATE_0, STATE)

@@ -25,7 +25,7 @@ from kraft.rpc.frame_exchange import HELLO_BYTES_MAX, ExchangeLink, FrameStream,
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.served_frames import ServedFrames
 from kraft.rpc.services import Service
@@ -117,20 +117,20 @@ class Node:
             await server.stop(None)
 
 
-def dial_as(secrets: ClusterSecrets | None) -> Connections:
+def dial_as(secrets: ClusterSecrets | None) -> PeerConnections:
     def dial(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
         channel = grpc.aio.insecure_channel(address, options=options)
         return channel if secrets is None else IntroducedChannel(channel, secrets, "cluster", 7)
 
-    return Connections(dial)
+    return PeerConnections(dial)
 
 
-def link_to(node: Node, connections: Connections, kafka_port: int | None = None) -> Link:
+def link_to(node: Node, connections: PeerConnections, kafka_port: int | None = None) -> Link:
     endpoint = Endpoint(listener="PLAINTEXT", host=HOST, port=kafka_port or node.kafka_port)
     return ExchangeLink(connections.peer(f"{HOST}:{node.grpc_port}"), endpoint, REPLICA_FETCH)
 
 
-def play(scene: Callable[[Node, Connections], Coroutine[Any, Any, None]], **serving: Any) -> list[str]:
+def play(scene: Callable[[Node, PeerConnections], Coroutine[Any, Any, None]], **serving: Any) -> list[str]:
     """Play a scene with a node that serves; return why peers were refused."""
 
     async def run(ports: list[int]) -> None:
@@ -158,7 +158,7 @@ def socket_of(connection: FrameConnection) -> socket.socket:
 
 
 def test_a_node_that_introduced_itself_exchanges_frames_in_any_order() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         node.held_back.add(1)
         stream = await link_to(node, connections).connect()
         for number in (1, 2, 3):
@@ -173,7 +173,7 @@ def test_a_node_that_introduced_itself_exchanges_frames_in_any_order() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 65_000, 65_536, 131_000, 140_000, 3_000_000])
 def test_frames_of_any_size_arrive_as_they_were_sent(size: int) -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         stream = await link_to(node, connections).connect()
         for number in range(1, 6):
             await stream.send(replace(FETCH, number=number, max_bytes=size))
@@ -185,7 +185,7 @@ def test_frames_of_any_size_arrive_as_they_were_sent(size: int) -> None:
 
 
 def test_an_exchange_over_grpc_is_answered_as_one_over_a_connection() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         link = link_to(node, connections)
         answers = []
         for stream in (await link.connect(), link.over_grpc()):
@@ -199,7 +199,7 @@ def test_an_exchange_over_grpc_is_answered_as_one_over_a_connection() -> None:
 
 
 def test_a_peer_that_reads_nothing_has_one_response_made_for_it_beyond_what_its_connection_holds() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         stream = await link_to(node, connections).connect()
         await fill(node, stream)
         assert len(node.made) < 60
@@ -210,7 +210,7 @@ def test_a_peer_that_reads_nothing_has_one_response_made_for_it_beyond_what_its_
 
 
 def test_a_response_that_cannot_be_made_ends_the_connection_that_has_room_for_it() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         stream = await link_to(node, connections).connect()
         await fill(node, stream)
         node.fails = True
@@ -237,7 +237,7 @@ async def fill(node: Node, stream: Stream) -> None:
 
 
 def test_an_exchange_ends_with_its_node() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         node.held_back.add(1)
         stream = await link_to(node, connections).connect()
         await stream.send(FETCH)
@@ -255,7 +255,7 @@ def test_an_exchange_ends_with_its_node() -> None:
 
 
 def test_both_ends_of_a_connection_notice_a_peer_that_vanishes() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         stream = await link_to(node, connections).connect()
         (served,) = node.node_sockets()
         for end in (socket_of(stream.connection), served):
@@ -267,7 +267,7 @@ def test_both_ends_of_a_connection_notice_a_peer_that_vanishes() -> None:
 
 
 def test_a_connection_of_a_node_takes_no_place_of_a_kafka_client() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         streams = [await link_to(node, connections).connect() for _ in range(3)]
         assert node.kafka_connections() == 0
         _, writer = await asyncio.open_connection(HOST, node.kafka_port)
@@ -286,7 +286,7 @@ def test_a_connection_of_a_node_takes_no_place_of_a_kafka_client() -> None:
 
 
 def test_a_node_of_another_cluster_is_refused_in_one_line() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         stranger = dial_as(OTHERS)
         with pytest.raises(NotConnected, match="cluster secret differs"):
             await link_to(node, stranger).connect()
@@ -297,7 +297,7 @@ def test_a_node_of_another_cluster_is_refused_in_one_line() -> None:
 
 
 def test_no_connection_is_made_over_a_channel_that_is_closed() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         link = link_to(node, connections)
         await connections.close()
         with pytest.raises(NotConnected, match="the channel is closed"):
@@ -307,7 +307,7 @@ def test_no_connection_is_made_over_a_channel_that_is_closed() -> None:
 
 
 def test_without_introductions_there_are_no_connections() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         nobody = dial_as(None)
         with pytest.raises(NotConnected, match="do not introduce themselves"):
             await link_to(node, nobody).connect()
@@ -329,14 +329,14 @@ async def answer_to(port: int, frame: bytes) -> bytes:
         writer.close()
 
 
-async def header_for(node: Node, connections: Connections, method: str) -> str:
+async def header_for(node: Node, connections: PeerConnections, method: str) -> str:
     channel: Any = connections.peer(f"{HOST}:{node.grpc_port}").channel
     header: str = (await channel.introduce(method, bytes(32))).header
     return header
 
 
 def test_a_recorded_introduction_and_one_for_a_call_over_grpc_are_refused() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         said = hello(bytes(32), await header_for(node, connections, f"{REPLICA_FETCH.method} over a connection"))
         assert (await answer_to(node.kafka_port, said))[4:5] == b"\x01"
         assert b"the call was repeated" in await answer_to(node.kafka_port, said)
@@ -347,7 +347,7 @@ def test_a_recorded_introduction_and_one_for_a_call_over_grpc_are_refused() -> N
 
 
 def test_bytes_that_introduce_nobody_close_the_connection() -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         good = hello(bytes(32), await header_for(node, connections, f"{REPLICA_FETCH.method} over a connection"))
         for bad in (good[:20], good[:2] + b"\x00\x09" + good[4:]):
             assert await answer_to(node.kafka_port, bad) == b""
@@ -405,7 +405,7 @@ def test_a_listener_that_does_not_know_the_secret_is_not_taken_for_the_node() ->
         await until_closed(reader)
         left.set()
 
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         server = await asyncio.start_server(impostor, HOST, 0)
         with pytest.raises(NotConnected, match="it does not know the secret"):
             await link_to(node, connections, server.sockets[0].getsockname()[1]).connect()
@@ -428,7 +428,7 @@ def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> N
         await until_closed(reader)
         left.set()
 
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         server = await asyncio.start_server(silent, HOST, 0)
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NotConnected, match="did not answer in time"):
@@ -444,7 +444,7 @@ def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> N
 
 @pytest.mark.parametrize("host", ["a..b", "", "no such host", "x" * 64 + ".example"])
 def test_a_host_that_is_none_cannot_be_connected_to(host: str) -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         endpoint = Endpoint(listener="PLAINTEXT", host=host, port=node.kafka_port)
         link = ExchangeLink(connections.peer(f"{HOST}:{node.grpc_port}"), endpoint, REPLICA_FETCH)
         with pytest.raises(NotConnected):
@@ -460,7 +460,7 @@ def test_a_host_that_is_none_cannot_be_connected_to(host: str) -> None:
     "sent", [b"\x00\x00\x00\x03bad", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00"], ids=["no request", "too large", "empty"]
 )
 def test_a_frame_that_is_no_request_ends_its_connection_alone(sent: bytes) -> None:
-    async def scene(node: Node, connections: Connections) -> None:
+    async def scene(node: Node, connections: PeerConnections) -> None:
         good, bad = [await link_to(node, connections).connect() for _ in range(2)]
         bad.connection._transport.write(sent)
         with pytest.raises(Unreachable):

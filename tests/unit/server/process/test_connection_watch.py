@@ -284,7 +284,7 @@ def test_a_descriptor_that_became_another_connection_is_left_alone() -> None:
 
 
 async def test_what_a_client_sends_while_it_reads_is_explained() -> None:
-    seen = connection_watch._Seen(
+    seen = connection_watch._ConnectionSample(
         port=1, peer="ipv4:127.0.0.1:1", descriptor=0, received_bytes=1_000, acked_bytes=25_600
     )
     async with echo() as served:
