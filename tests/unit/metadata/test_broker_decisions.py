@@ -18,22 +18,18 @@ from kraft.metadata.broker_decisions import (
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import (
     BrokerFenced,
-    BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
     FeatureLevelSet,
-    MetadataRecord,
-    PartitionChanged,
     ProducerIdsAllocated,
-    RegisterBroker,
 )
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
-from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, ProducerId
 from kraft.model.register_broker import RegisterBrokerRequest
-from tests.support.cluster_images import CLUSTER, ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
+from tests.support.cluster_images import CLUSTER, cluster, epoch_of, partition, registration, with_topic
 
 
 def shut_down(image: MetadataImage, broker_id: int) -> tuple[MetadataImage, bool]:
@@ -87,28 +83,6 @@ def test_a_restarted_process_need_not_wait_for_the_session_of_the_one_before() -
     assert decision.response.broker_epoch == 2
 
 
-def test_a_process_that_has_one_of_the_log_directories_need_not_wait_either() -> None:
-    with_a_new_disk = registration(1, process=2)
-    with_a_new_disk = replace(
-        with_a_new_disk, directory_ids=[*with_a_new_disk.directory_ids, DirectoryId(UUID(int=9_999))]
-    )
-    decision = register_broker(cluster(1), with_a_new_disk, session_is_alive=True)
-    image = cluster(1).replay(decision.records)
-    assert decision.response.broker_epoch == 2
-    without_it = registration(1, process=3)
-    assert register_broker(image, without_it, session_is_alive=True).response.broker_epoch == 3
-
-
-def test_a_broker_registers_under_a_new_epoch() -> None:
-    image = cluster(1)
-    decision = register_broker(image, registration(2), session_is_alive=False)
-    assert decision.response.broker_epoch == 2
-    (record,) = decision.records
-    assert isinstance(record, RegisterBroker)
-    assert (record.broker_id, record.broker_epoch) == (2, 2)
-    assert image.replay(decision.records).brokers[BrokerId(2)].fenced
-
-
 def test_a_broker_that_comes_back_at_another_address_is_the_same_broker() -> None:
     image = with_topic(cluster(1, 2), [1, 2])
     moved = replace(registration(1, process=2), endpoints=[Endpoint(listener="GRPC", host="elsewhere", port=19_094)])
@@ -116,12 +90,6 @@ def test_a_broker_that_comes_back_at_another_address_is_the_same_broker() -> Non
     assert after.brokers.keys() == image.brokers.keys()
     assert after.brokers[BrokerId(1)].endpoint("GRPC") == moved.endpoints[0]
     assert partition(after).replicas == (1, 2)
-
-
-def test_the_same_process_asking_again_gets_its_epoch_again() -> None:
-    decision = register_broker(cluster(1, 2), registration(1), session_is_alive=True)
-    assert decision.records == []
-    assert decision.response.broker_epoch == 1
 
 
 def test_another_process_under_a_live_brokers_id_is_refused() -> None:
@@ -138,26 +106,12 @@ def test_a_broker_that_registered_with_a_later_controller_is_not_judged_by_an_ea
     assert refused.value.error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_a_broker_that_shuts_down_makes_room_for_its_next_process() -> None:
-    image, _ = shut_down(cluster(1), 1)
-    decision = register_broker(image, registration(1, process=2), session_is_alive=True)
-    assert decision.response.broker_epoch == 2
-
-
 def test_a_bounced_broker_leaves_every_isr_where_others_remain() -> None:
     image = with_topic(cluster(1, 2), [1, 2], [2, 1])
     image = image.replay(register_broker(image, registration(1, process=2), session_is_alive=False).records)
     assert [partition(image, number).isr for number in (0, 1)] == [(2,), (2,)]
     assert [partition(image, number).leader for number in (0, 1)] == [2, 2]
     assert [partition(image, number).leader_epoch for number in (0, 1)] == [1, 0]
-
-
-def test_a_bounced_last_isr_member_stays_in_it_and_leads_only_when_unfenced() -> None:
-    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-    image = image.replay(register_broker(image, registration(1, process=2), session_is_alive=False).records)
-    assert (partition(image).isr, partition(image).leader) == ((1,), NO_BROKER)
-    image = image.replay(unfence_broker(image, BrokerId(1), epoch_of(image, 1)).records)
-    assert (partition(image).isr, partition(image).leader, partition(image).leader_epoch) == ((1,), 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -217,32 +171,10 @@ def test_a_shutdown_first_hands_on_then_fences_and_then_the_broker_may_stop() ->
     assert shut_down(image, 1) == (image, True)
 
 
-def test_a_follower_that_catches_up_during_a_shutdown_takes_over() -> None:
-    image, may_stop = shut_down(with_topic(cluster(1, 2), [1, 2], isr=[1]), 1)
-    assert (may_stop, partition(image).leader) == (False, 1)
-    joined = PartitionChanged(
-        topic_id=ORDERS,
-        partition=0,
-        isr=ids(1, 2),
-        leader=BrokerId(1),
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(1),
-    )
-    image = image.replay([joined])
-    image, may_stop = shut_down(image, 1)
-    assert (may_stop, partition(image).leader, partition(image).isr) == (False, 2, (2,))
-
-
 def test_what_only_the_stopping_broker_holds_waits_for_its_return() -> None:
     image, _ = shut_down(with_topic(cluster(1), [1]), 1)
     image, may_stop = shut_down(image, 1)
     assert (may_stop, partition(image).leader, partition(image).isr) == (True, NO_BROKER, (1,))
-
-
-def test_a_broker_that_shuts_down_is_not_unfenced_again() -> None:
-    image, _ = shut_down(cluster(1), 1)
-    image, _ = shut_down(image, 1)
-    assert unfence_broker(image, BrokerId(1), BrokerEpoch(1)).records == []
 
 
 # --- heartbeats ---
@@ -255,28 +187,6 @@ def test_a_heartbeat_unfences_a_broker_once_it_has_caught_up() -> None:
     caught_up = heartbeat(image, beat(image, 1, index=10), caught_up_from_index=10, committed_index=12)
     assert caught_up.records == [BrokerUnfenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))]
     assert (caught_up.response.error_code, caught_up.response.is_fenced) == (ErrorCode.NONE, False)
-
-
-def test_a_heartbeat_of_a_broker_in_service_changes_nothing() -> None:
-    image = cluster(1)
-    decision = heartbeat(image, beat(image, 1), caught_up_from_index=10, committed_index=10)
-    assert (decision.records, decision.response.is_fenced, decision.response.may_stop) == ([], False, False)
-
-
-def test_heartbeats_carry_a_controlled_shutdown_through() -> None:
-    image = cluster(1)
-    records: list[MetadataRecord] = []
-    answers = []
-    for _ in range(3):
-        decision = heartbeat(image, beat(image, 1, wants_shutdown=True), caught_up_from_index=0, committed_index=0)
-        image = image.replay(decision.records)
-        records += decision.records
-        answers.append((decision.response.may_stop, decision.response.is_fenced))
-    assert answers == [(False, False), (True, True), (True, True)]
-    assert records == [
-        BrokerShuttingDown(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
-        BrokerFenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
-    ]
 
 
 # --- producer ids ---

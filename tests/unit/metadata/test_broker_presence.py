@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.broker_presence import (
     CONFIRM_AFTER_MS,
     DIAL_INTERVAL_MS,
     DIALLED_AT_ONCE_MAX,
     BrokerPresence,
-    BrokerToDial,
 )
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerUnfenced
 from kraft.model.ids import BrokerEpoch, BrokerId
-from tests.support.cluster_images import cluster, registered, registration
+from tests.support.cluster_images import cluster, registered
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FIRST, SECOND = BrokerEpoch(1), BrokerEpoch(2)
@@ -29,30 +27,6 @@ def dial(presence: BrokerPresence, now_ms: int, *, nobody_listens: bool, image: 
         for absentee in presence.to_dial(image, now_ms)
         if presence.dialled(absentee, nobody_listens=nobody_listens, now_ms=now_ms)
     ]
-
-
-def test_who_becomes_active_dials_every_broker_in_service_that_does_not_attend() -> None:
-    image = cluster(1, 2, 3)
-    image = image.replay(fence_broker(image, BrokerId(3), BrokerEpoch(3)).records)
-    presence = BrokerPresence()
-    presence.reset()
-    presence.liveness_stream_opened(TWO, SECOND)
-    (absentee,) = presence.to_dial(image, now_ms=0)
-    assert absentee == BrokerToDial(broker_id=ONE, broker_epoch=FIRST, endpoints=tuple(registration(1).endpoints))
-
-
-def test_a_broker_is_gone_when_nobody_listens_there_twice_in_a_row() -> None:
-    presence = BrokerPresence()
-    assert dial(presence, 0, nobody_listens=True) == []
-    assert dialled_ids(presence, CONFIRM_AFTER_MS - 1) == []
-    assert dial(presence, CONFIRM_AFTER_MS, nobody_listens=True) == [1, 2]
-
-
-def test_one_answer_in_between_takes_the_suspicion_away() -> None:
-    presence, now_ms = BrokerPresence(), 0
-    for nobody_listens in (True, False, True, False, True, False):
-        assert dial(presence, now_ms, nobody_listens=nobody_listens) == []
-        now_ms += DIAL_INTERVAL_MS
 
 
 def test_whatever_is_no_refusal_is_tried_again_much_later() -> None:
@@ -73,14 +47,6 @@ def test_who_attends_is_not_dialled_and_is_at_once_when_the_last_call_has_ended(
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == []
     presence.liveness_stream_closed(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == [1]
-
-
-def test_a_broker_is_dialled_by_one_at_a_time() -> None:
-    presence = BrokerPresence()
-    absentee, _ = presence.to_dial(IMAGE, now_ms=0)
-    assert dialled_ids(presence, 9 * DIAL_INTERVAL_MS) == []
-    presence.dialled(absentee, nobody_listens=False, now_ms=9 * DIAL_INTERVAL_MS)
-    assert dialled_ids(presence, 9 * DIAL_INTERVAL_MS) == [1]
 
 
 def test_a_call_that_ends_while_its_broker_is_dialled_has_it_dialled_again_at_once() -> None:
@@ -111,13 +77,6 @@ def test_a_broker_that_was_wrongly_taken_for_gone_is_not_judged_by_its_address_a
     again = registered(1, epoch=SECOND, process=2)
     image = image.replay([again, BrokerUnfenced(broker_id=ONE, broker_epoch=SECOND)])
     assert dialled_ids(presence, 100 * DIAL_INTERVAL_MS, image) == [1]
-
-
-def test_a_verdict_is_repeated_while_the_broker_is_still_in_service() -> None:
-    presence = BrokerPresence()
-    dial(presence, 0, nobody_listens=True)
-    assert dial(presence, 200, nobody_listens=True) == [1, 2]
-    assert dial(presence, 200 + DIAL_INTERVAL_MS, nobody_listens=True) == [1, 2]
 
 
 def test_what_was_found_under_an_earlier_office_counts_for_nothing() -> None:

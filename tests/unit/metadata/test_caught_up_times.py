@@ -22,14 +22,6 @@ def test_a_follower_that_holds_what_the_leader_held_before_had_caught_up_as_of_t
     assert caught_up.times == {2: 3_000}
 
 
-def test_a_follower_that_falls_behind_keeps_its_time() -> None:
-    caught_up = CaughtUpTimes()
-    caught_up.observe(2, end=10, leader_end=10, now_ms=1_000)
-    for second in range(2, 9):
-        caught_up.observe(2, end=10, leader_end=10 + second, now_ms=1_000 * second)
-    assert caught_up.times == {2: 1_000}
-
-
 def test_who_is_gone_is_forgotten() -> None:
     caught_up = CaughtUpTimes()
     for node_id in (1, 2):

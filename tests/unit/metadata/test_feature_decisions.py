@@ -11,12 +11,11 @@ from kraft.metadata.features import (
     UnsupportedFeatureLevel,
     check_levels,
     level_of,
-    range_of,
 )
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.features import FeatureRange
-from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.cluster_images import TODAY, cluster, earlier_cluster, registration
 
 
@@ -43,20 +42,6 @@ def test_a_level_that_a_controller_does_not_support_is_refused() -> None:
             update_features(image, to(2), {8: TODAY, 9: answer})
         assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
     assert update_features(image, to(2), {8: TODAY, 9: TODAY}).records != []
-
-
-def test_a_level_that_every_broker_supports_is_set_for_good() -> None:
-    image = earlier_cluster(TODAY, TODAY)
-    decision = update_features(image, to(2))
-    assert decision.records == [FeatureLevelSet(feature=METADATA_VERSION, level=2)]
-    assert decision.response == UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
-    after = image.replay(decision.records)
-    assert level_of(after, METADATA_VERSION) == 2
-    assert update_features(after, to(2)).records == []
-
-
-def test_a_check_changes_nothing() -> None:
-    assert update_features(earlier_cluster(TODAY), to(2, validate_only=True)).records == []
 
 
 @pytest.mark.parametrize(
@@ -127,8 +112,3 @@ def test_a_level_above_our_own_support_is_not_lived_with() -> None:
     for feature, level in ((METADATA_VERSION, 9), ("share.version", 1)):
         with pytest.raises(UnsupportedFeatureLevel, match=f"at level {level} of {feature}, but this version of Kraft"):
             check_levels(cluster(1).replay([FeatureLevelSet(feature=feature, level=level)]))
-
-
-def test_a_node_that_tells_no_levels_is_of_the_first_version() -> None:
-    assert range_of([], METADATA_VERSION) == FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)
-    assert range_of([], "share.version") == FeatureRange(feature="share.version", min_level=0, max_level=0)

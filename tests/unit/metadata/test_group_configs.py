@@ -10,7 +10,7 @@ import pytest
 from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.config_decisions import NodeConfigs, alter_configs, incremental_alter_configs
 from kraft.metadata.decision import Decision
-from kraft.metadata.group_configs import GROUP_CONFIGS, GroupBounds, GroupConfig, GroupDefaults, in_effect
+from kraft.metadata.group_configs import GROUP_CONFIGS, GroupBounds, GroupConfig, GroupDefaults
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import GroupConfigSet, MetadataRecord
 from kraft.model.configs import ConfigOperation, ConfigResourceType
@@ -115,19 +115,6 @@ def test_the_whole_cluster_has_to_know_group_configs() -> None:
     code, message, _ = alter((SESSION_TIMEOUT, SET, "50000"), image=earlier_cluster())
     assert code is ErrorCode.UNSUPPORTED_VERSION
     assert "kraft features upgrade --feature group.version=1" in message
-
-
-def test_a_broker_with_other_bounds_uses_the_nearest_value() -> None:
-    def of_group(own: dict[str, str], defaults: GroupDefaults) -> GroupConfig:
-        return in_effect(own, defaults.default, defaults.bounds)
-
-    own = {SESSION_TIMEOUT: "1000"}
-    assert of_group(own, WIDE) == GroupConfig(session_timeout_ms=1_000)
-    assert of_group(own, KAFKAS) == GroupConfig(session_timeout_ms=45_000)
-    assert of_group({SESSION_TIMEOUT: "99999"}, KAFKAS) == GroupConfig(session_timeout_ms=60_000)
-    assert of_group({ASSIGNMENT_INTERVAL: "0"}, KAFKAS) == GroupConfig(assignment_interval_ms=0)
-    assert of_group({"consumer.key.of.a.later.version": "x"}, KAFKAS) == GroupConfig()
-    assert of_group({}, GroupDefaults(default=GroupConfig(heartbeat_interval_ms=7))).heartbeat_interval_ms == 7
 
 
 def test_each_config_has_a_field_of_its_own() -> None:

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import (
     BrokerFenced,
-    BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
     MetadataRecord,
@@ -16,7 +15,6 @@ from kraft.metadata.records import (
     PartitionCreated,
     ProducerIdsAllocated,
     RegisterBroker,
-    TopicConfigSet,
     TopicCreated,
     TopicDeleted,
 )
@@ -51,35 +49,6 @@ REGISTRATION = RegisterBroker(
 )
 
 
-def test_a_registered_broker_starts_fenced_and_moves_the_next_epoch_on() -> None:
-    image = EMPTY_IMAGE.replay([REGISTRATION])
-    broker = image.brokers[BrokerId(1)]
-    assert (broker.fenced, broker.in_controlled_shutdown, broker.active) == (True, False, False)
-    assert (broker.rack, broker.directory_ids) == ("r1", (DirectoryId(UUID(int=3)),))
-    assert broker.endpoint("GRPC") == Endpoint(listener="GRPC", host="b1", port=9094)
-    assert broker.endpoint("PLAINTEXT") is None
-    assert image.next_broker_epoch == 8
-
-
-def test_fencing_unfencing_and_shutting_down_change_who_is_alive_and_active() -> None:
-    image = cluster(1, 2, 3).replay(
-        [
-            BrokerFenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
-            BrokerShuttingDown(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2)),
-        ]
-    )
-    assert [broker.broker_id for broker in image.alive_brokers()] == [2, 3]
-    assert [broker.broker_id for broker in image.active_brokers()] == [3]
-    image = image.replay([BrokerUnfenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))])
-    assert [broker.broker_id for broker in image.active_brokers()] == [1, 3]
-
-
-def test_a_new_registration_ends_a_controlled_shutdown() -> None:
-    shutting_down = BrokerShuttingDown(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
-    image = cluster(1).replay([shutting_down, REGISTRATION])
-    assert not image.brokers[BrokerId(1)].in_controlled_shutdown
-
-
 def test_a_topic_is_found_by_name_by_id_and_by_the_brokers_that_hold_it() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2], [2, 3])
     topic = image.topic("orders")
@@ -92,35 +61,6 @@ def test_a_topic_is_found_by_name_by_id_and_by_the_brokers_that_hold_it() -> Non
     assert image.topic_by_id(UUID(int=1)) is None
 
 
-def test_a_partition_change_carries_the_whole_new_state() -> None:
-    image = with_topic(cluster(1, 2), [1, 2]).replay([CHANGE])
-    assert partition(image).isr == (2,)
-    assert (partition(image).leader, partition(image).leader_epoch, partition(image).partition_epoch) == (2, 1, 1)
-    assert partition(image).replicas == (1, 2)
-
-
-def test_configs_are_set_and_taken_back() -> None:
-    image = with_topic(cluster(1), [1]).replay([TopicConfigSet(topic_id=ORDERS, key="segment.bytes", value="100")])
-    assert image.topics[ORDERS].configs == {"segment.bytes": "100"}
-    image = image.replay([TopicConfigSet(topic_id=ORDERS, key="segment.bytes", value=None)])
-    assert image.topics[ORDERS].configs == {}
-
-
-def test_a_deleted_topic_may_be_created_again_under_another_id_even_in_the_same_batch() -> None:
-    again = TopicId(UUID(int=101))
-    image = with_topic(cluster(1), [1]).replay(
-        [TopicDeleted(topic_id=ORDERS), TopicCreated(topic="orders", topic_id=again)]
-    )
-    assert image.topic_by_id(ORDERS) is None
-    assert image.topic_ids == {"orders": again}
-
-
-def test_a_topic_that_is_created_and_deleted_in_one_batch_leaves_nothing() -> None:
-    before = cluster(1)
-    image = before.replay([TopicCreated(topic="orders", topic_id=ORDERS), TopicDeleted(topic_id=ORDERS)])
-    assert image == before
-
-
 def test_the_image_before_stays_as_it_was_and_untouched_topics_are_shared() -> None:
     other = TopicId(UUID(int=101))
     before = with_topic(with_topic(cluster(1, 2), [1, 2]), [1], topic="payments", topic_id=other)
@@ -130,16 +70,6 @@ def test_the_image_before_stays_as_it_was_and_untouched_topics_are_shared() -> N
     assert after.topics[ORDERS] is not before.topics[ORDERS]
     assert after.brokers is before.brokers
     assert after.topic_ids is before.topic_ids
-
-
-def test_replaying_in_one_batch_or_one_by_one_gives_the_same_image() -> None:
-    records: list[MetadataRecord] = [CREATION, CHANGE, ProducerIdsAllocated(next_producer_id=ProducerId(1000))]
-    start = with_topic(cluster(1, 2), [1, 2])
-    one_by_one = start
-    for record in records:
-        one_by_one = one_by_one.replay([record])
-    assert start.replay(records) == one_by_one
-    assert one_by_one.next_producer_id == 1000
 
 
 @pytest.mark.parametrize(
@@ -179,19 +109,6 @@ def test_a_record_that_does_not_fit_the_image_stops_the_process(record: Metadata
     image = with_topic(cluster(1, 2), [1, 2])
     with pytest.raises(AssertionError):
         image.replay([record])
-
-
-def test_replicas_come_and_go_and_stay_when_a_change_does_not_name_them() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2])
-    moving = replace(CHANGE, replicas=ids(3, 1, 2), adding_replicas=ids(3), removing_replicas=ids(1), isr=ids(1, 2))
-    image = image.replay([moving, replace(CHANGE, partition_epoch=PartitionEpoch(2))])
-    state = partition(image)
-    assert (state.replicas, state.adding_replicas, state.removing_replicas, state.isr) == ((3, 1, 2), (3,), (1,), (2,))
-    assert (state.is_reassigned, state.target_replicas, state.original_replicas) == (True, (3, 2), (1, 2))
-    assert image.topics[ORDERS].replication_factor == 2
-    moved = replace(CHANGE, replicas=ids(3, 2), leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(3))
-    state = partition(image.replay([moved]))
-    assert (state.replicas, state.is_reassigned) == ((3, 2), False)
 
 
 def test_slices_of_an_image_have_all_topics_between_them_and_everything_else_each() -> None:

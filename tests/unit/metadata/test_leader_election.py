@@ -9,7 +9,7 @@ from kraft.metadata.leader_election import (
 )
 from kraft.metadata.records import BrokerFenced, BrokerShuttingDown
 from kraft.model.ids import NO_BROKER, BrokerId
-from tests.support.cluster_images import cluster, epoch_of, ids, partition, with_isr, with_topic
+from tests.support.cluster_images import cluster, epoch_of, ids, partition, with_topic
 
 
 def state(image: MetadataImage) -> tuple[list[int], int, int, int]:
@@ -26,10 +26,6 @@ def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
 def shutting_down(image: MetadataImage, broker_id: int) -> MetadataImage:
     record = BrokerShuttingDown(broker_id=BrokerId(broker_id), broker_epoch=epoch_of(image, broker_id))
     return image.replay([record, *changes_when_shutting_down(image, BrokerId(broker_id))])
-
-
-def with_isr_of_both(image: MetadataImage) -> MetadataImage:
-    return with_isr(image, 1, 2, leader=1)
 
 
 def test_the_first_replica_that_is_in_sync_and_can_lead_is_elected() -> None:
@@ -52,38 +48,11 @@ def test_nobody_outside_the_isr_is_ever_elected() -> None:
     assert elect(ids(1, 2, 3), ids(1), lambda broker_id: broker_id != 1) == NO_BROKER
 
 
-def test_a_dead_leader_is_followed_by_the_next_in_sync_and_leaves_the_isr() -> None:
-    image = fenced(with_topic(cluster(1, 2, 3), [1, 2, 3]), 1)
-    assert state(image) == ([2, 3], 2, 1, 1)
-
-
-def test_a_dead_follower_leaves_the_isr_without_a_new_leader_epoch() -> None:
-    image = fenced(with_topic(cluster(1, 2, 3), [1, 2, 3]), 3)
-    assert state(image) == ([1, 2], 1, 0, 1)
-
-
-def test_a_dead_replica_out_of_sync_changes_nothing() -> None:
-    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-    assert changes_when_gone(image, BrokerId(2)) == []
-
-
-def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:
-    image = fenced(fenced(with_topic(cluster(1, 2), [1, 2]), 1), 2)
-    assert state(image) == ([2], NO_BROKER, 2, 2)
-
-
 def test_only_the_last_of_the_isr_ends_the_time_without_a_leader() -> None:
     image = fenced(fenced(with_topic(cluster(1, 2), [1, 2]), 1), 2)
     assert changes_when_unfenced(image, BrokerId(1)) == []
     back = image.replay(changes_when_unfenced(image, BrokerId(2)))
     assert state(back) == ([2], 2, 3, 3)
-
-
-def test_a_broker_that_shuts_down_hands_on_and_leaves_the_isr() -> None:
-    image = shutting_down(with_topic(cluster(1, 2, 3), [1, 2, 3], [2, 1, 3]), 1)
-    assert state(image) == ([2, 3], 2, 1, 1)
-    assert partition(image, 1).isr == (2, 3)
-    assert partition(image, 1).leader_epoch == 0
 
 
 def test_a_dead_leader_and_one_that_shuts_down_are_followed_by_a_newcomer_only_if_no_other_can_lead() -> None:
@@ -107,9 +76,3 @@ def test_a_broker_that_shuts_down_goes_on_with_what_nobody_else_has() -> None:
 def test_no_leadership_moves_to_another_broker_that_shuts_down() -> None:
     image = with_topic(shutting_down(cluster(1, 2), 2), [1, 2])
     assert changes_when_shutting_down(image, BrokerId(1)) == []
-
-
-def test_a_leader_that_shuts_down_keeps_serving_when_a_follower_dies() -> None:
-    image = shutting_down(with_topic(cluster(1, 2), [1, 2], isr=[1]), 1)
-    image = fenced(with_isr_of_both(image), 2)
-    assert state(image) == ([1], 1, 0, 2)

@@ -4,22 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.metadata.broker_decisions import fence_broker, heartbeat, register_broker, unfence_broker
+from kraft.metadata.broker_decisions import fence_broker, register_broker, unfence_broker
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.metadata.records import (
     BrokerFenced,
-    BrokerUnregistered,
     FeatureLevelSet,
     OperatorFenceSet,
     PartitionChanged,
 )
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest
-from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.model.ids import BrokerId
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster_images import cluster, epoch_of, partition, registration, with_topic
 
@@ -62,24 +60,6 @@ def test_fencing_twice_changes_nothing() -> None:
     assert (decision.records, decision.response.changed) == ([], False)
 
 
-def test_neither_a_heartbeat_nor_a_restart_puts_a_broker_into_service_that_an_operator_fenced() -> None:
-    image = fenced(cluster(1, 2), 1)
-    beat = HeartbeatRequest(
-        broker_id=BrokerId(1), broker_epoch=epoch_of(image, 1), metadata_index=9, wants_shutdown=False
-    )
-    decision = heartbeat(image, beat, caught_up_from_index=1, committed_index=9)
-    assert (decision.records, decision.response.is_fenced) == ([], True)
-    image = image.replay(register_broker(image, registration(1, process=2), session_is_alive=True).records)
-    assert image.brokers[BrokerId(1)].fenced_by_operator
-    assert unfence_broker(image, BrokerId(1), epoch_of(image, 1)).records == []
-
-
-def test_a_broker_that_is_not_heard_from_can_be_kept_out_before_it_is_back() -> None:
-    image = gone(with_topic(cluster(1, 2), [1, 2]), 1)
-    decision = fence_by_operator(image, fencing(1))
-    assert decision.records == [OperatorFenceSet(broker_id=BrokerId(1), fenced=True)]
-
-
 def test_after_unfencing_the_next_heartbeat_puts_the_broker_into_service() -> None:
     image = fenced(cluster(1, 2), 1)
     decision = unfence_by_operator(image, unfencing(1))
@@ -91,26 +71,10 @@ def test_after_unfencing_the_next_heartbeat_puts_the_broker_into_service() -> No
     assert not unfence_by_operator(image, unfencing(1)).response.changed
 
 
-def test_fencing_the_last_replica_in_sync_is_refused_with_the_partitions_names() -> None:
-    image = with_topic(cluster(1, 2), [1, 2], [1, 2], isr=[1])
-    with pytest.raises(Refusal, match=r"2 partitions without a leader in sync \(orders-0, orders-1\)") as refused:
-        fence_by_operator(image, fencing(1))
-    assert refused.value.error_code is ErrorCode.INVALID_REQUEST
-    assert not fence_by_operator(image, fencing(2)).response.leaderless
-
-
 def test_only_the_first_of_many_partitions_are_named() -> None:
     image = with_topic(cluster(1), *[[1]] * 13)
     with pytest.raises(Refusal, match=r"13 partitions .*orders-9 and 3 more\)"):
         fence_by_operator(image, fencing(1))
-
-
-def test_who_insists_fences_the_last_replica_which_stays_in_the_isr() -> None:
-    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-    decision = fence_by_operator(image, fencing(1, force=True))
-    assert decision.response.leaderless == ["orders-0"]
-    after = image.replay(decision.records)
-    assert (partition(after).leader, partition(after).isr) == (NO_BROKER, (1,))
 
 
 def test_a_leader_out_of_sync_is_no_leader_to_fence_a_broker_for() -> None:
@@ -141,15 +105,6 @@ def test_a_refusal_on_an_earlier_version_says_how_to_enable_fencing() -> None:
 
 
 # --- unregistering ---
-
-
-def test_a_broker_that_is_gone_and_holds_nothing_is_forgotten() -> None:
-    image = gone(with_topic(cluster(1, 2, 3), [1, 2]), 3)
-    decision = unregister_broker(image, unregistering(3), session_is_alive=False)
-    assert decision.records == [BrokerUnregistered(broker_id=BrokerId(3), broker_epoch=epoch_of(image, 3))]
-    after = image.replay(decision.records)
-    assert sorted(after.brokers) == [1, 2]
-    assert after.next_broker_epoch == image.next_broker_epoch
 
 
 def test_a_broker_that_comes_back_after_all_registers_as_a_new_one() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
 from uuid import UUID
 
 import pytest
@@ -19,7 +18,6 @@ from kraft.wire.schema.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
 )
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
 
@@ -49,50 +47,6 @@ def refusal(decision: Decision[CreatePartitionsResponse]) -> tuple[int, str]:
 def without(image: MetadataImage, broker_id: int) -> MetadataImage:
     fenced = fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id))
     return image.replay(fenced.records)
-
-
-def test_added_partitions_go_on_where_the_placement_ended() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], [3, 1], [1, 3])
-    decision = add(image, to(7))
-    assert decision.response.results == (
-        CreatePartitionsTopicResult(name="orders", error_code=ErrorCode.NONE, error_message=None),
-    )
-    after = image.replay(decision.records)
-    assert replicas(after)[4:] == [(2, 1), (3, 2), (1, 2)]
-    for number in (4, 5, 6):
-        state = after.topics[ORDERS].partitions[number]
-        assert (state.isr, state.leader, state.leader_epoch, state.partition_epoch) == (
-            state.replicas,
-            state.replicas[0],
-            0,
-            0,
-        )
-    assert replicas(after)[:4] == replicas(image)
-
-
-def test_a_broker_that_joined_since_gets_the_leaderships_it_lacks() -> None:
-    image = with_topic(cluster(1, 2, 3, 4), *[[1], [2], [3]] * 2)
-    for start in range(5):
-        after = image.replay(add(image, to(8), start=start).records)
-        leaders = Counter(each[0] for each in replicas(after))
-        assert sorted(leaders.values()) == [1, 2, 2, 3]
-        assert leaders[4] == 1
-    evened = image.replay(add(image, to(12)).records)
-    assert max(Counter(each[0] for each in replicas(evened)).values()) <= 4
-
-
-def test_added_partitions_are_spread_over_racks() -> None:
-    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
-    image = with_topic(cluster(*racks, racks=racks), [1, 3])
-    after = image.replay(add(image, to(9)).records)
-    for first, second in replicas(after):
-        assert racks[first] != racks[second]
-
-
-def test_no_added_partition_is_on_a_broker_that_is_not_in_service() -> None:
-    image = without(with_topic(cluster(1, 2, 3), [1, 2]), 3)
-    after = image.replay(add(image, to(5)).records)
-    assert all(3 not in each for each in replicas(after))
 
 
 def test_partitions_are_added_where_the_request_says() -> None:
@@ -136,13 +90,6 @@ def test_an_assignment_that_cannot_be_is_refused(assignments: list[list[int]], m
     assert message in text
 
 
-def test_partitions_are_added_while_a_broker_is_away_which_is_not_in_sync() -> None:
-    image = without(with_topic(cluster(1, 2), [1, 2]), 2)
-    after = image.replay(add(image, to(2)).records)
-    added = after.topics[ORDERS].partitions[1]
-    assert (added.replicas, added.isr, added.leader) == ((1, 2), (1,), 1)
-
-
 def test_more_replicas_than_registered_brokers_are_refused() -> None:
     image = without(with_topic(cluster(1, 2), [1, 2]), 2)
     image = image.replay([BrokerUnregistered(broker_id=BrokerId(2), broker_epoch=epoch_of(image, 2))])
@@ -161,11 +108,6 @@ def test_each_topic_is_decided_on_its_own() -> None:
         ErrorCode.INVALID_REQUEST,
     ]
     assert len(decision.records) == 1
-
-
-def test_a_check_adds_nothing() -> None:
-    decision = add(with_topic(cluster(1), [1]), to(2), validate_only=True)
-    assert (decision.response.results[0].error_code, decision.records) == (ErrorCode.NONE, [])
 
 
 def test_the_offsets_topic_keeps_its_partitions_because_groups_belong_to_them() -> None:

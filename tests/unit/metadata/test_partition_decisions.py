@@ -12,7 +12,7 @@ from kraft.metadata.records import PartitionChanged
 from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.ids import NO_BROKER, UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
@@ -57,33 +57,10 @@ def test_a_follower_that_caught_up_joins_the_isr() -> None:
     assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch, answer.isr) == (1, 1, 2, [1, 3])
 
 
-def test_a_leader_may_name_members_of_the_isr_that_it_has_not_heard_from() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
-    request = wish(image, 1, 3)
-    unheard = IsrMember(broker_id=BrokerId(3), broker_epoch=UNKNOWN_BROKER_EPOCH)
-    decision = alter_partition(image, replace(request, new_isr=[request.new_isr[0], unheard]))
-    assert partition(image.replay(decision.records)).isr == (1, 3)
-
-
-def test_nobody_joins_without_having_been_heard_from() -> None:
-    image = lone_leader()
-    request = wish(image, 1, 3)
-    unheard = IsrMember(broker_id=BrokerId(3), broker_epoch=UNKNOWN_BROKER_EPOCH)
-    decision = alter_partition(image, replace(request, new_isr=[request.new_isr[0], unheard]))
-    assert decision.response.error_code == ErrorCode.INELIGIBLE_REPLICA
-
-
 def test_a_follower_that_lags_leaves_the_isr() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     image = image.replay(alter_partition(image, wish(image, 1, 3)).records)
     assert (partition(image).isr, partition(image).leader_epoch, partition(image).partition_epoch) == ((1, 3), 0, 1)
-
-
-def test_the_isr_as_it_is_needs_no_record_in_whatever_order() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
-    decision = alter_partition(image, wish(image, 3, 1, 2))
-    assert decision.records == []
-    assert (decision.response.error_code, decision.response.partition_epoch) == (ErrorCode.NONE, 0)
 
 
 def test_a_leader_that_shuts_down_may_still_bring_others_into_sync() -> None:
@@ -166,23 +143,10 @@ def test_a_replica_that_was_in_sync_in_another_life_does_not_join(new_isr: list[
     assert "was in sync under broker epoch" in refused_for_good(lone_leader(), replace(GOOD, new_isr=new_isr))
 
 
-def test_a_fenced_broker_does_not_join() -> None:
-    image = lone_leader()
-    image = image.replay(fence_broker(image, BrokerId(2), epoch_of(image, 2)).records)
-    assert refused_for_good(image, wish(image, 1, 2)) == "broker 2 is fenced"
-
-
 def test_a_broker_that_shuts_down_does_not_join() -> None:
     image = lone_leader()
     image = image.replay(begin_controlled_shutdown(image, BrokerId(2), epoch_of(image, 2)).records)
     assert refused_for_good(image, wish(image, 1, 2)) == "broker 2 is shutting down"
-
-
-def test_a_bounced_broker_does_not_join_on_what_its_earlier_life_had() -> None:
-    image = lone_leader()
-    late = wish(image, 1, 2)
-    image = image.replay(register_broker(image, registration(2, process=2), session_is_alive=False).records)
-    assert "is registered under" in refused_for_good(image, late)
 
 
 # --- replicas that have failed ------------------------------------------------------------------------------------
@@ -200,12 +164,6 @@ def report(image: MetadataImage, broker_id: int, *used_in: int, topic_id: TopicI
     )
 
 
-def test_a_leader_whose_replica_failed_hands_over_to_another_of_the_isr() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
-    after = partition(image.replay(fail_replicas(image, report(image, 1, 0)).records))
-    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((2, 3), 2, 1, 1)
-
-
 def test_a_follower_whose_replica_failed_leaves_the_isr_and_the_leader_goes_on_in_a_new_epoch() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     after = partition(image.replay(fail_replicas(image, report(image, 3, 0)).records))
@@ -218,39 +176,11 @@ def test_what_a_follower_outside_the_isr_sent_before_it_failed_does_not_count_an
     assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((1, 2), 1, 1, 1)
 
 
-def test_a_replica_that_was_never_used_needs_no_new_leader_epoch() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2])
-    assert not fail_replicas(image, report(image, 3, -1)).records
-
-
-def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1])
-    image = image.replay(fail_replicas(image, report(image, 1, 0)).records)
-    after = partition(image)
-    assert (after.isr, after.leader, after.leader_epoch) == ((1,), NO_BROKER, 1)
-    assert not fail_replicas(image, report(image, 1, 0)).records, "asked again"
-
-
 def test_members_of_the_isr_that_are_dead_do_not_lead() -> None:
     image = with_topic(cluster(1, 2), [1, 2], isr=[2])
     image = image.replay(fence_broker(image, BrokerId(2), epoch_of(image, 2)).records)
     assert not fail_replicas(image, report(image, 1, -1)).records
     assert partition(image).leader == NO_BROKER
-
-
-def test_a_report_that_is_repeated_changes_nothing_more() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3], [3, 1, 2])
-    request = report(image, 1, 0, 0)
-    image = image.replay(fail_replicas(image, request).records)
-    assert not fail_replicas(image, request).records
-    assert [partition(image, number).leader for number in (0, 1)] == [2, 3]
-
-
-def test_a_replica_that_is_named_twice_is_decided_once() -> None:
-    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
-    request = report(image, 1, 0)
-    twice = replace(request, replicas=request.replicas * 2)
-    image.replay(fail_replicas(image, twice).records)
 
 
 def test_a_report_about_a_topic_that_is_deleted_is_no_error() -> None:

@@ -76,14 +76,6 @@ def test_a_key_that_is_not_there_is_missed() -> None:
     assert PersistentSequence(["none"]).get(1) is None
 
 
-def test_nothing_to_change_gives_the_very_same_map() -> None:
-    some, few = PersistentMap({1: "one"}), PersistentSequence(["none"])
-    assert some.with_changes({}) is some
-    assert few.with_changes({}) is few
-    assert PersistentMap.of(some) is some
-    assert PersistentSequence.of(few) is few
-
-
 @given(st.integers(0, 200), st.sets(st.integers(0, 199), max_size=30), st.integers(0, 150))
 def test_a_sequence_holds_what_a_list_would(length: int, replaced: set[int], added: int) -> None:
     before = PersistentSequence(range(1_000, 1_000 + length))
@@ -98,8 +90,3 @@ def test_a_sequence_holds_what_a_list_would(length: int, replaced: set[int], add
     assert list(after.differing_keys(before)) == sorted(changes)
     assert list(before.differing_keys(after)) == sorted(changes)
     assert PersistentSequence.of(expected) == after
-
-
-def test_a_sequence_has_no_gaps() -> None:
-    with pytest.raises(AssertionError, match="item 2 after 1 items"):
-        PersistentSequence(["none"]).with_changes({2: "two"})

@@ -60,19 +60,6 @@ def test_a_quota_is_set_changed_and_taken_away() -> None:
     assert image.replay(gone.records).client_quotas == {}
 
 
-def test_one_entity_is_one_whatever_the_order_of_its_parts() -> None:
-    image = with_quotas(alteration({"user": "anna", "client-id": "loader"}, request_percentage=12.5))
-    other_order = alteration({"client-id": "loader", "user": "anna"}, request_percentage=12.5)
-    assert alter_client_quotas(image, asked(other_order)).records == []
-
-
-def test_a_check_sets_nothing() -> None:
-    request = asked(alteration({"user": None}, consumer_byte_rate=5), validate_only=True)
-    decision = alter_client_quotas(cluster(1), request)
-    (result,) = decision.response.entries
-    assert (decision.records, result.error_code, result.error_message) == ([], ErrorCode.NONE, None)
-
-
 @pytest.mark.parametrize(
     ("alteration_", "words"),
     [
@@ -112,12 +99,6 @@ def test_two_values_for_one_quota_are_refused() -> None:
         ErrorCode.INVALID_REQUEST,
         "producer_byte_rate of user 'a' is in the request twice",
     )
-
-
-def test_an_entity_that_is_there_twice_is_altered_twice() -> None:
-    for values, left in (((1, 2, 2, None, 3), [({"user": "a"}, {"producer_byte_rate": 3})]), ((1, None), [])):
-        image = with_quotas(*(alteration({"user": "a"}, producer_byte_rate=value) for value in values))
-        assert described(image) == left
 
 
 def test_a_request_with_too_many_quotas_is_refused_as_a_whole() -> None:

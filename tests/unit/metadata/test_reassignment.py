@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
-from kraft.metadata.delta import delta
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_decisions import alter_partition
@@ -22,7 +21,7 @@ from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfi
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -133,15 +132,6 @@ def test_new_replicas_stand_beside_the_old_ones_until_all_are_in_sync() -> None:
     assert (result.error_code, result.leader_id, result.leader_epoch) == (ErrorCode.NEW_LEADER_ELECTED, 3, 1)
 
 
-def test_a_leader_that_stays_goes_into_a_new_epoch_when_another_replica_goes() -> None:
-    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
-    decision = propose(image, 1, 2, 3)
-    image = image.replay(decision.records)
-    assert layout(image) == ([1, 3], [], [], [1, 3])
-    assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
-    assert decision.response.error_code is ErrorCode.NEW_LEADER_ELECTED
-
-
 def test_a_raised_replication_factor_interrupts_nobody() -> None:
     image = after(with_topic(cluster(1, 2, 3), [1]), to(1, 2, 3))
     assert layout(image) == ([1, 2, 3], [2, 3], [], [1])
@@ -153,26 +143,6 @@ def test_a_raised_replication_factor_interrupts_nobody() -> None:
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 0)
 
 
-def test_replicas_are_removed_at_once_when_none_is_added() -> None:
-    image = after(with_topic(cluster(1, 2, 3), [1, 2, 3]), to(2, 3))
-    assert layout(image) == ([2, 3], [], [], [2, 3])
-    assert (partition(image).leader, partition(image).leader_epoch) == (2, 1)
-
-
-def test_what_alone_is_in_sync_is_not_removed_before_another_is() -> None:
-    image = after(with_topic(cluster(1, 2), [1, 2], isr=[1]), to(2))
-    assert layout(image) == ([2, 1], [], [1], [1])
-    image = in_sync(image, 1, 2)
-    assert layout(image) == ([2], [], [], [2])
-    assert partition(image).leader == 2
-
-
-def test_another_order_of_the_same_replicas_is_in_effect_at_once() -> None:
-    image = after(with_topic(cluster(1, 2), [1, 2]), to(2, 1))
-    assert layout(image) == ([2, 1], [], [], [1, 2])
-    assert (partition(image).leader, partition(image).leader_epoch) == (1, 0)
-
-
 def test_what_is_so_already_or_under_way_already_changes_nothing() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2])
     assert decide(image, to(1, 2)).records == []
@@ -180,46 +150,7 @@ def test_what_is_so_already_or_under_way_already_changes_nothing() -> None:
     assert decide(moving, to(1, 3)).records == []
 
 
-def test_a_replica_that_dies_meanwhile_holds_the_completion_up() -> None:
-    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
-    image = fenced(in_sync(image, 1, 2), 3)
-    assert layout(image) == ([1, 3, 2], [3], [2], [1, 2])
-    image = fenced(image, 1)
-    assert (partition(image).leader, partition(image).isr) == (2, (2,))
-
-
-def test_an_isr_that_is_not_all_of_it_changes_as_ever() -> None:
-    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
-    decision = propose(image, 1)
-    assert decision.response.error_code is ErrorCode.NONE
-    assert layout(image.replay(decision.records)) == ([1, 3, 2], [3], [2], [1])
-
-
 # --- another target, and cancelled ---------------------------------------------------------------------------
-
-
-def test_a_new_target_replaces_the_old_one() -> None:
-    image = after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(1, 3))
-    image = after(in_sync(image, 1, 2), to(1, 4))
-    assert layout(image) == ([1, 4, 2], [4], [2], [1, 2])
-    # Broker 3 is gone, and a fetch of it that is still on its way says nothing any more.
-    assert partition(image).leader_epoch == 1
-
-
-def test_a_cancelled_reassignment_leads_back_to_where_the_partition_was() -> None:
-    image = after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4))
-    image = after(in_sync(image, 1, 2, 3), cancel())
-    assert layout(image) == ([1, 2], [], [], [1, 2])
-    assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
-    assert refusal(decide(image, cancel()))[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-
-
-def test_an_added_replica_that_leads_by_now_hands_on_when_it_is_cancelled() -> None:
-    image = in_sync(after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4)), 1, 3, 2)
-    image = fenced(image, 1)
-    assert partition(image).leader == 3
-    image = after(image, cancel())
-    assert (partition(image).replicas, partition(image).isr, partition(image).leader) == ((1, 2), (2,), 2)
 
 
 def only_added_in_sync() -> MetadataImage:
@@ -239,16 +170,6 @@ def test_they_are_where_the_topic_allows_to_lose_records() -> None:
     own = TopicConfigSet(topic_id=ORDERS, key="unclean.leader.election.enable", value="true")
     image = after(only_added_in_sync().replay([own]), cancel())
     assert (partition(image).replicas, partition(image).isr, partition(image).leader) == ((1, 2), (2,), 2)
-
-
-def test_a_partition_that_waits_for_its_leader_goes_on_waiting() -> None:
-    image = fenced(fenced(with_topic(cluster(1, 2, 3), [1, 2]), 2), 1)
-    assert partition(image).leader == NO_BROKER
-    image = after(image, to(1, 3))
-    assert layout(image) == ([1, 3, 2], [3], [2], [1])
-    assert partition(image).leader == NO_BROKER
-    image = after(image, cancel())
-    assert (partition(image).replicas, partition(image).leader) == ((1, 2), NO_BROKER)
 
 
 # --- refused -------------------------------------------------------------------------------------------------
@@ -341,20 +262,6 @@ def test_what_is_under_way_is_listed() -> None:
         OngoingTopicReassignment(name="orders", partitions=(orders,)),
     )
     assert list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=())).topics == ()
-
-
-def test_brokers_get_the_replicas_that_are_added_and_removed() -> None:
-    before = with_topic(cluster(1, 2, 3), [1, 2])
-    moving = after(before, to(1, 3))
-    for broker_id, leads, follows in ((1, 1, 0), (2, 0, 0), (3, 0, 1)):
-        step = delta(before, moving, BrokerId(broker_id))
-        assert (len(step.lead), len(step.follow), len(step.remove)) == (leads, follows, 0)
-    (added,) = delta(before, moving, BrokerId(3)).follow
-    assert added.is_new
-    moved = in_sync(moving, 1, 2, 3)
-    assert len(delta(moving, moved, BrokerId(2)).remove) == 1
-    assert len(delta(moving, moved, BrokerId(1)).lead) == 1
-    assert len(delta(moving, moved, BrokerId(3)).follow) == 1
 
 
 # --- any course of events ------------------------------------------------------------------------------------

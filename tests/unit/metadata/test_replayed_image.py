@@ -32,20 +32,6 @@ def test_records_count_at_once_without_a_transaction() -> None:
     assert replayed([topic("a")], [], [topic("b")]) == ReplayedImage(image=EMPTY_IMAGE.replay([topic("a"), topic("b")]))
 
 
-def test_records_of_a_transaction_count_when_it_ends() -> None:
-    begun = replayed([topic("a")], [MetadataTransactionBegun(), topic("b")], [topic("c")])
-    assert begun.in_transaction
-    assert begun.image == EMPTY_IMAGE.replay([topic("a")])
-    ended = begun.replay([topic("d"), MetadataTransactionEnded()])
-    assert ended == ReplayedImage(image=EMPTY_IMAGE.replay(map(topic, "abcd")))
-
-
-@pytest.mark.parametrize("last", [[MetadataTransactionEnded()], [topic("b"), MetadataTransactionEnded()]])
-def test_a_transaction_may_begin_and_end_alone_in_an_entry(last: list[MetadataRecord]) -> None:
-    assert replayed([MetadataTransactionBegun()], [topic("a")], last).image.topic("a") is not None
-    assert not replayed([MetadataTransactionBegun(), topic("a"), MetadataTransactionEnded()]).in_transaction
-
-
 def test_an_aborted_transaction_leaves_no_trace() -> None:
     before = replayed([topic("a")])
     aborted = before.replay([MetadataTransactionBegun(), topic("b")]).replay([MetadataTransactionAborted()])

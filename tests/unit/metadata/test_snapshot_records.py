@@ -88,15 +88,6 @@ def through_a_snapshot(image: MetadataImage) -> MetadataImage:
     return EMPTY_IMAGE.replay(snapshot_records(image))
 
 
-def test_the_empty_image_needs_no_record() -> None:
-    assert list(snapshot_records(EMPTY_IMAGE)) == []
-
-
-def test_a_small_cluster_comes_back_as_it_was() -> None:
-    image = with_topic(cluster(3, 1, 2, racks={1: "a"}), [1, 2, 3], [2, 3, 1])
-    assert through_a_snapshot(image) == image
-
-
 def test_what_was_deleted_or_overtaken_leaves_no_record() -> None:
     image = with_topic(cluster(1, 2), [1, 2])
     (topic_id,) = image.topics
@@ -118,13 +109,6 @@ def test_what_was_deleted_or_overtaken_leaves_no_record() -> None:
         BrokerUnfenced,
         RegisterBroker,
     ]
-
-
-def test_topics_keep_their_order() -> None:
-    image = EMPTY_IMAGE
-    for number, name in enumerate(("z", "a", "m")):
-        image = image.replay([TopicCreated(topic=name, topic_id=TopicId(UUID(int=9 - number)))])
-    assert list(through_a_snapshot(image).topics) == list(image.topics)
 
 
 def test_no_field_of_an_image_is_forgotten() -> None:

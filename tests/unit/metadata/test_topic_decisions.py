@@ -86,12 +86,6 @@ def test_what_a_topic_does_not_ask_for_is_the_clusters_default() -> None:
     assert (result.num_partitions, result.replication_factor) == (4, 3)
 
 
-def test_the_topics_of_one_request_continue_each_others_placement() -> None:
-    image = cluster(1, 2, 3)
-    after = image.replay(create(image, new_topic("a"), new_topic("b"), placement_start=1).records)
-    assert (replicas(after, "a"), replicas(after, "b")) == ([[2]], [[3]])
-
-
 def test_one_refused_topic_does_not_stop_the_others() -> None:
     image = with_topic(cluster(1), [1])
     decision = create(image, new_topic("orders"), new_topic("a/b"), new_topic("payments"))
@@ -109,22 +103,6 @@ def test_validate_only_says_what_would_happen_and_does_nothing() -> None:
     assert codes(decision) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert [result.num_partitions for result in decision.response.topics] == [2, -1]
     assert decision.response.topics[0].topic_id == ZERO_UUID
-
-
-def test_a_name_twice_in_a_request_is_refused_once() -> None:
-    decision = create(cluster(1), new_topic("a"), new_topic("b"), new_topic("a", partitions=2))
-    assert codes(decision) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    assert message(decision) == "topic 'a' is in the request 2 times: name it once"
-
-
-def test_names_that_collide_are_refused_within_one_request_too() -> None:
-    image = with_topic(cluster(1), [1], topic="old_name")
-    decision = create(image, new_topic("old.name"), new_topic("a.b"), new_topic("a_b"))
-    assert codes(decision) == [
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.NONE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -178,18 +156,6 @@ def test_a_request_creates_a_bounded_number_of_topics_and_refused_ones_count() -
     assert found[-2:] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 
 
-def test_a_topic_is_created_while_a_broker_is_away_which_is_not_in_sync() -> None:
-    image = cluster(1, 2, 3)
-    image = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1)).records)
-    decision = create(image, new_topic("a", partitions=2, replication_factor=3, configs={"min.insync.replicas": "3"}))
-    topic = image.replay(decision.records).topic("a")
-    assert topic is not None
-    assert [(p.replicas, p.isr, p.leader) for p in topic.partitions.values()] == [
-        ((2, 3, 1), (2, 3), 2),
-        ((3, 2, 1), (3, 2), 3),
-    ]
-
-
 def test_a_broker_with_an_operator_fence_gets_nothing() -> None:
     image = cluster(1, 2, 3)
     request = FenceBrokerRequest(broker_id=3, timeout_ms=1_000)
@@ -208,18 +174,6 @@ def test_fenced_brokers_and_those_shutting_down_get_no_replicas_that_another_can
 
 
 # --- placement by hand ---
-
-
-def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
-    image = cluster(1, 2, 3)
-    image = image.replay(fence_broker(image, BrokerId(3), epoch_of(image, 3)).records)
-    decision = create(image, new_topic("orders", assignments=[[3, 1], [2, 1]]))
-    topic = image.replay(decision.records).topic("orders")
-    assert topic is not None
-    assert [(p.replicas, p.isr, p.leader) for p in topic.partitions.values()] == [
-        ((3, 1), (1,), 1),
-        ((2, 1), (2, 1), 2),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -259,13 +213,6 @@ def test_an_assignment_of_two_replicas_to_one_machine_is_refused() -> None:
 def test_an_assignment_excludes_counts() -> None:
     decision = create(cluster(1), new_topic("a", partitions=1, assignments=[[1]]))
     assert codes(decision) == [ErrorCode.INVALID_REQUEST]
-
-
-def test_partitions_are_placed_by_hand_in_the_order_of_their_numbers() -> None:
-    placed = new_topic("orders", assignments=[[1, 2], [3, 1]])
-    backwards = replace(placed, assignments=placed.assignments[::-1])
-    image = cluster(1, 2, 3)
-    assert replicas(image.replay(create(image, backwards).records), "orders") == [[1, 2], [3, 1]]
 
 
 @pytest.mark.parametrize("numbers", [(0, 2), (1,), (0, 0)], ids=["hole", "not from 0", "twice"])

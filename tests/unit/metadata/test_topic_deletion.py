@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
-
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
@@ -51,18 +49,6 @@ def test_a_topic_is_deleted_by_its_id_and_answered_with_its_name() -> None:
         ("orders", ORDERS, ErrorCode.NONE),
     ]
     assert decision.records == [TopicDeleted(topic_id=ORDERS)]
-
-
-@pytest.mark.parametrize(
-    "topics",
-    [[named("orders")] * 2, [named("orders"), by_id(ORDERS)], [by_id(ORDERS)] * 2],
-    ids=["name twice", "name and id", "id twice"],
-)
-def test_a_topic_that_is_meant_twice_is_not_deleted(topics: list[DeleteTopicState]) -> None:
-    decision = delete(*topics)
-    assert decision.records == []
-    assert [code for _, _, code in results(decision)] == [ErrorCode.INVALID_REQUEST] * 2
-    assert [name for name, _, _ in results(decision)] == ["orders"] * 2
 
 
 def test_a_topic_is_named_in_one_way_and_those_that_are_not_come_last() -> None:
