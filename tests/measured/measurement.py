@@ -49,8 +49,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     mutants: int = 30
     seed: int = 1
     workers: int = 2
-    seconds_max: float = 2.0
+    seconds_max: float = 0.5
     """A test that takes longer runs with no mutant, and counts as not measured."""
+
+    mutant_seconds_max: float = 4.0
+    """How long the tests that run with one mutant take without it."""
 
     tests_max: int = 200
     """Tests that run with one mutant; those that cover the fewest lines come first."""
@@ -71,7 +74,7 @@ class Measurement:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
         ran = {found.test: found for found in self._cover(items)}
-        covering = covering_tests(ran.values(), self._limits.seconds_max)
+        covering = covering_tests(ran.values(), self._limits)
         self._kill(items, covering, self._choose(covering))
         return True
 
@@ -124,7 +127,7 @@ class Measurement:
         def body(job: Mutant, say: children.Say) -> None:
             apply(job, functions)
             failed = 0
-            for test in covering[job.module, job.line][: self._limits.tests_max]:
+            for test in covering[job.module, job.line]:
                 say(test)
                 outcome = children.outcome(items[test])
                 say(outcome)
@@ -143,14 +146,17 @@ class Measurement:
                 file.flush()
 
 
-def covering_tests(ran: Iterable[Ran], seconds_max: float) -> dict[tuple[str, int], list[str]]:
-    """Return the tests that cover each line, those that cover the fewest lines first."""
-    measured = [found for found in ran if found.outcome == "passed" and found.seconds <= seconds_max]
+def covering_tests(ran: Iterable[Ran], limits: Limits) -> dict[tuple[str, int], list[str]]:
+    """Return the tests that run with a mutant of each line: those that cover the fewest lines first."""
+    measured = [found for found in ran if found.outcome == "passed" and found.seconds <= limits.seconds_max]
     covering = dict[tuple[str, int], list[str]]()
+    seconds = dict[tuple[str, int], float]()
     for found in sorted(measured, key=lambda found: (sum(map(len, found.lines.values())), found.test)):
-        for file, lines in found.lines.items():
-            for line in lines:
-                covering.setdefault((file, line), []).append(found.test)
+        for place in ((file, line) for file, lines in found.lines.items() for line in lines):
+            tests = covering.setdefault(place, [])
+            seconds[place] = seconds.get(place, 0.0) + found.seconds
+            if len(tests) < limits.tests_max and (seconds[place] <= limits.mutant_seconds_max or not tests):
+                tests.append(found.test)
     return covering
 
 

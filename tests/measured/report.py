@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.measured.measurement import ROOT, Killed, Ran, read
+from tests.measured.measurement import ROOT, Killed, Limits, Ran, read
 from tests.measured.mutants import outer_functions
 from tests.measured.verdicts import Shown, Verdict, judge
 
@@ -34,7 +34,12 @@ def of(package: Path, directory: Path, seed: int, named: Collection[str], fixes:
         test = function_of(found.test)
         lines = {f"{file}:{line}" for file, numbers in found.lines.items() for line in numbers}
         covers.setdefault(test, set()).update(lines)
-        measured[test] = measured.get(test, True) and bool(lines) and found.outcome == "passed"
+        measured[test] = (
+            measured.get(test, True)
+            and bool(lines)
+            and found.outcome == "passed"
+            and found.seconds <= Limits().seconds_max
+        )
     for mutant in killed:
         for name in mutant.tests:
             kills.setdefault(function_of(name), set()).add(str(mutant.mutant))
