@@ -1,40 +1,32 @@
-"""Asyncio consumer: the public calls. `FetchBuffer` keeps positions and records, `Fetcher` fetches ahead."""
+"""Asyncio consumer. `FetchBuffer` keeps positions and records, `Fetcher` fetches ahead.
+
+Calls that need neither are functions of the modules that the class names.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from kraft.client.aio.dropped import close_when_dropped
+from kraft.client.aio import consumer_commits, range_reads, topic_lookup
+from kraft.client.aio.consumer_calls import ConsumerCalls
 from kraft.client.aio.engine import Engine
-from kraft.client.aio.group import Group, close_dropped, needs_group
+from kraft.client.aio.group import Group, needs_group
 from kraft.client.cluster.network import Network
-from kraft.client.model.arguments import checked_mapping, checked_number, checked_partitions
+from kraft.client.model.arguments import checked_partitions
 from kraft.client.model.errors import ClientClosed, SubscriptionConflict
-from kraft.client.model.group_offsets import checked_offsets
 from kraft.client.model.settings import LOCAL_BROKER, ConsumerSettings, settings_of
 from kraft.client.model.subscription import Callback, Subscription, subscription_to
-from kraft.client.model.values import (
-    ConsumerRecord,
-    GroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionColumns,
-)
-from kraft.client.sans_io.batches import decode_columns, records_of, split_batches
+from kraft.client.model.values import ConsumerRecord, PartitionColumns
+from kraft.client.sans_io.batches import records_of
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
-from kraft.client.sans_io.track import Chunk
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from kraft.model.metadata import MetadataRequest
+from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 CLOSE_TIMEOUT_MS = 30_000
 
@@ -59,21 +51,21 @@ class Consumer:
         `settings` are the fields of `kraft.client.model.settings.ConsumerSettings`.
         """
         self._settings = settings_of(ConsumerSettings, bootstrap_servers, settings)
-        self._network = network or Network()
-        self._clock = self._network.clock
-        self._buffer = FetchBuffer(self._settings, self._network.chance)
+        network = network or Network()
+        self._clock = network.clock
+        self._buffer = FetchBuffer(self._settings, network.chance)
         self._output = RecordOutput(self._buffer, self._settings)
         self._progress = Progress()
         self._group: Group | None = None
         if (group_id := self._settings.group_id) is not None:
-            self._group = Group(group_id, self._settings, self._network, self._output, self._progress)
+            self._group = Group(group_id, self._settings, network, self._output, self._progress)
         self._subscription: Subscription | None = None
         """Its callbacks, which the group does not keep."""
         self.iterated: Iterator[ConsumerRecord] = iter(())
         """What an iteration has fetched; `poll_for_iteration` fetches more."""
-        self._engine: Engine | None = None
+        self.calls = ConsumerCalls(self._settings, network, self._buffer, self._group)
+        """For the functions below; no part of the consumer's interface."""
         self._is_closing = False
-        self._is_closed = False
         """Callbacks may still use a consumer that is closing."""
 
     @property
@@ -99,14 +91,11 @@ class Consumer:
             return
         self._is_closing = True
         try:
-            if self._group is not None and self._engine is not None:
+            if self._group is not None and self.calls.opened is not None:
                 deadline_ms = self._clock.monotonic_ms() + timeout_ms
-                await self._group.unsubscribe(self._engine, deadline_ms, only_processed=only_processed)
+                await self._group.unsubscribe(self.calls.opened, deadline_ms, only_processed=only_processed)
         finally:
-            self._is_closed = True
-            engine, self._engine = self._engine, None
-            if engine is not None:
-                await engine.close()
+            await self.calls.close()
 
     # --- what to read -----------------------------------------------------------------------------------------
 
@@ -144,8 +133,8 @@ class Consumer:
 
     async def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if enable.auto.commit, leave the group within `timeout_ms`, and read nothing."""
-        if self._group is not None and self._engine is not None:
-            await self._group.unsubscribe(self._engine, self._clock.monotonic_ms() + timeout_ms)
+        if self._group is not None and self.calls.opened is not None:
+            await self._group.unsubscribe(self.calls.opened, self._clock.monotonic_ms() + timeout_ms)
         elif self._group is not None:
             self._group.subscription = None
         self._assign(())
@@ -203,7 +192,7 @@ class Consumer:
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """Return the offset of the next record to be returned. Raises the error that prevents reading."""
-        deadline_ms = self._deadline(timeout_ms)
+        deadline_ms = self.calls.deadline_ms(timeout_ms)
         while True:
             track = self._buffer.track(partition)
             if track.position is not None and not track.needs_position:
@@ -213,9 +202,9 @@ class Consumer:
                 raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                waited_ms = self._timeout(timeout_ms)
+                waited_ms = self.calls.timeout(timeout_ms)
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: position not found within {waited_ms} ms")
-            await self.engine().fetcher.wait_for_news(left_ms)
+            await self.calls.engine().fetcher.wait_for_news(left_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets between the position and the end that was fetched last; None before a fetch.
@@ -253,14 +242,14 @@ class Consumer:
 
     async def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
         """Return records as columns, many times faster than `poll`; no limit without `max_records`."""
-        engine, group = self.engine(), self._group
+        engine, group = self.calls.engine(), self._group
         if self._is_closing:
             raise ClientClosed("the consumer is closing")
         if group is not None and group.is_in_callback:
             raise SubscriptionConflict("poll: a callback of this consumer has not returned")
         if not self._output.assigned and (group is None or group.subscription is None):
             raise SubscriptionConflict("poll: nothing is assigned or subscribed to; call subscribe or assign before")
-        deadline_ms = self._deadline(timeout_ms)
+        deadline_ms = self.calls.deadline_ms(timeout_ms)
         self._return_unread()
         if group is None:
             return await self._next_parts(engine, deadline_ms, max_records)
@@ -332,169 +321,27 @@ class Consumer:
 
     # --- commits ----------------------------------------------------------------------------------------------
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout_ms: int | None = None
-    ) -> None:
-        """Commit these offsets, each the next one to read; without any, those after the records returned so far.
-
-        Waits for earlier commits. Raises CommitFailed if a partition may belong to another member of the group by now,
-        SubscriptionConflict without group.id, ValueError for a number that is not an offset, and the reason if the
-        commit does not succeed within the timeout.
-        """
-        group = self._with_group("commit")
-        await group.commit(self.engine(), self._to_commit(offsets), self._deadline(timeout_ms))
-
-    def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-        on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object] | None = None,
-    ) -> asyncio.Task[None]:
-        """Commit in the background, after earlier commits. `on_done` gets the offsets, and an error or None."""
-        group = self._with_group("commit_async")
-        return group.commit_later(self.engine(), self._to_commit(offsets), on_done)
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the offset that the group has committed last for each partition; None without one."""
-        group = self._with_group("committed")
-        asked = checked_partitions(partitions)
-        found = await group.committed(self.engine(), asked, self._deadline(timeout_ms))
-        return {partition: found.get(partition) for partition in asked}
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return the membership, for `send_offsets_to_transaction`. Raises CommitFailed if subscribed and no member."""
-        return self._with_group("group_metadata").metadata()
-
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what `commit` commits by default: for each partition, the offset after the records returned so far."""
-        return self._with_group("consumed").consumed()
-
-    def _to_commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._with_group("commit").consumed() if offsets is None else checked_offsets(offsets)
-
-    def _with_group(self, call: str) -> Group:
-        if self._group is None:
-            raise needs_group(call)
-        if self._is_closed:
-            raise ClientClosed(f"{call}: the consumer is closed")
-        return self._group
+    commit = consumer_commits.commit
+    commit_async = consumer_commits.commit_async
+    committed = consumer_commits.committed
+    group_metadata = consumer_commits.group_metadata
+    consumed = consumer_commits.consumed
 
     # --- ranges -----------------------------------------------------------------------------------------------
 
-    async def read_columns(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
-    ) -> AsyncGenerator[PartitionColumns, None]:
-        """Yield everything from offset `start` up to `end`, excluded, batch by batch; independent of the assignment.
-
-        Raises OFFSET_OUT_OF_RANGE if `start` was deleted, and REQUEST_TIMED_OUT if nothing arrives for `timeout_ms`
-        (default.api.timeout.ms), for example because the partition has not reached `end`.
-        """
-        async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
-            async for chunk in chunks:
-                for part in self.decoded(partition, chunk, start, end):
-                    yield part
-
-    async def read_batches(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the same range as record batches in their stored form; the first and the last may exceed it.
-
-        With isolation.level=read_committed, batches of aborted transactions are left out.
-        """
-        async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
-            async for chunk in chunks:
-                for _, batch, is_aborted in split_batches(chunk.records, start, end, chunk.aborted):
-                    if not is_aborted:
-                        yield bytes(batch)
-
-    async def read_chunks(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
-    ) -> AsyncGenerator[Chunk, None]:
-        """Yield the same range as responses of the leader."""
-        if start >= end:
-            return
-        async with aclosing(self.engine().read_chunks(partition, start, end, self._timeout(timeout_ms))) as found:
-            async for chunk in found:
-                yield chunk
-
-    def decoded(self, partition: TopicPartition, chunk: Chunk, start: int, end: int) -> Iterator[PartitionColumns]:
-        """Yield the columns of a response to `read_chunks`, in any thread. Raises InvalidBatch."""
-        check_crcs = self._settings.check_crcs
-        return decode_columns(partition, chunk.records, start, end, check_crcs=check_crcs, aborted=chunk.aborted)
+    read_columns = range_reads.read_columns
+    read_batches = range_reads.read_batches
 
     # --- about partitions -------------------------------------------------------------------------------------
 
-    async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
-
-        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
-        neither cached nor exists, or Unreachable.
-        """
-        metadata = await self.engine().metadata.topic(topic, self._timeout(timeout_ms))
-        return sorted(each.partition for each in metadata.partitions)
-
-    async def topics(self, timeout_ms: int | None = None) -> list[str]:
-        """Return the names of all topics, sorted."""
-        request = MetadataRequest(topics=[], all_topics=True)
-        response = await self.engine().metadata.fetch(request, self._timeout(timeout_ms))
-        return sorted(topic.topic for topic in response.topics if topic.error_code is ErrorCode.NONE)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition still holds."""
-        return await self._offsets_at(EARLIEST_TIMESTAMP, partitions, timeout_ms)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition.
-
-        It is the high watermark, or the last stable offset with isolation.level=read_committed.
-        """
-        return await self._offsets_at(LATEST_TIMESTAMP, partitions, timeout_ms)
-
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after its timestamp; None if all records are older."""
-        for partition, timestamp_ms in checked_mapping(timestamps_ms, "timestamp").items():
-            if timestamp_ms < MAX_TIMESTAMP:
-                raise ValueError(f"{partition}: {timestamp_ms} is not a timestamp")
-        found = await self.engine().lookup.find(timestamps_ms, self._timeout(timeout_ms))
-        return {
-            partition: OffsetAndTimestamp(result.offset, result.timestamp_ms) if result.offset >= 0 else None
-            for partition, result in found.items()
-        }
-
-    async def _offsets_at(
-        self, timestamp_ms: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
-    ) -> dict[TopicPartition, int]:
-        asked = dict.fromkeys(checked_partitions(partitions), timestamp_ms)
-        found = await self.engine().lookup.find(asked, self._timeout(timeout_ms)) if asked else {}
-        return {partition: result.offset for partition, result in found.items()}
+    partitions_for = topic_lookup.partitions_for
+    topics = topic_lookup.topics
+    beginning_offsets = topic_lookup.beginning_offsets
+    end_offsets = topic_lookup.end_offsets
+    offsets_for_times = topic_lookup.offsets_for_times
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _timeout(self, timeout_ms: int | None) -> int:
-        return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
-    def _deadline(self, timeout_ms: int | None) -> int:
-        return self._clock.monotonic_ms() + checked_number("timeout_ms", self._timeout(timeout_ms))
-
-    def engine(self) -> Engine:
-        """Return the connections and tasks, opened at first use. Raises ClientClosed."""
-        if self._is_closed:
-            raise ClientClosed("the consumer is closed")
-        if self._engine is None:
-            start_offsets = None if self._group is None else self._group.start_offsets
-            self._engine = engine = Engine(self._buffer, self._settings, self._network, start_offsets)
-            engine.when_dropped = close_when_dropped(self, partial(close_dropped, engine, self._group, self._clock))
-        return self._engine
-
     def _wake_up(self) -> None:
-        if self._engine is not None:
-            self._engine.fetcher.wake_up()
+        if self.calls.opened is not None:
+            self.calls.opened.fetcher.wake_up()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import partial, wraps
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, ParamSpec
 
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.memory_wait import MemoryWait
@@ -36,6 +36,19 @@ from kraft.rpc.peers import Unreachable
 CLOSE_AFTER_ERROR_MS: Final = 5_000
 
 log = logging.getLogger("kraft.client")
+
+Parameters = ParamSpec("Parameters")
+
+
+def _acknowledged(
+    send: Callable[Parameters, Coroutine[Any, Any, asyncio.Future[RecordMetadata]]],
+) -> Callable[Parameters, Coroutine[Any, Any, RecordMetadata]]:
+    @wraps(send, assigned=())
+    async def send_and_wait(*args: Parameters.args, **kwargs: Parameters.kwargs) -> RecordMetadata:
+        """Send one record as `send` does, and wait until it is acknowledged."""
+        return await (await send(*args, **kwargs))
+
+    return send_and_wait
 
 
 class Producer:
@@ -126,20 +139,7 @@ class Producer:
             await self._batch_filled(topic, count, place)
         return future
 
-    async def send_and_wait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged."""
-        return await (
-            await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        )
+    send_and_wait = _acknowledged(send)
 
     async def find_topic(self, topic: str, partition: int | None = None) -> None:
         """Wait for metadata of the topic, or for one of its partitions, as `send` does. Raises as `send` does."""

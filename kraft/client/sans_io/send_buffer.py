@@ -428,7 +428,7 @@ class SendBuffer:
                 lane.seal()
             while lane.batches and lane.batches[0].created_ms + timeout_ms <= now_ms:
                 batch = lane.batches[0]
-                reason = self._reason(lane, batch, now_ms) or self.trouble or "no response yet"
+                reason = lane.reason(batch, now_ms) or self.trouble or "no response yet"
                 outcomes += self._fail(lane, batch, DeliveryTimeout(batch.partition, timeout_ms, reason))
         return outcomes
 
@@ -461,27 +461,8 @@ class SendBuffer:
 
     def longest_delay(self, now_ms: int) -> Delay | None:
         """Return the delay of the partition whose oldest record has waited longest; None if no reason is known."""
-        delays = (self._delay(lane, now_ms) for lane in self._busy_lanes())
+        delays = (lane.delay(now_ms, self.trouble) for lane in self._busy_lanes())
         return max(filter(None, delays), key=lambda delay: delay.waited_ms, default=None)
-
-    def _delay(self, lane: Lane, now_ms: int) -> Delay | None:
-        batch = lane.batches[0] if lane.batches else lane.open
-        assert batch is not None, "a busy lane has a batch"
-        since_ms, reason = batch.created_ms, self._reason(lane, batch, now_ms)
-        if not batch.last_reason and batch in lane.in_flight:
-            since_ms, reason = batch.sent_ms, reason or f"no response from {lane.leader} yet"
-        reason = reason or self.trouble
-        return Delay(partition=lane.partition, reason=reason, waited_ms=now_ms - since_ms) if reason else None
-
-    def _reason(self, lane: Lane, batch: Batch, now_ms: int) -> str:
-        """Return why the batch is not acknowledged, as far as its leader has said so."""
-        if batch.last_reason and batch not in lane.in_flight:
-            return batch.last_reason
-        if awaited := lane.awaited_now(now_ms):
-            return f"no response from {lane.leader} yet: it {awaited}"
-        if not batch.last_reason and (failure := lane.failure_now(now_ms)):
-            return f"no response from {lane.leader} yet; to the records before: {failure}"
-        return batch.last_reason
 
     def _busy_lanes(self) -> Iterator[Lane]:
         return (lane for lane in self._lanes.values() if lane.batches or lane.open is not None)

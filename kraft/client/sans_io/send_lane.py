@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from kraft.client.model.values import Delay
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity
 from kraft.log.format.record_batch import SEQUENCE_MAX
 from kraft.model.ids import TopicPartition
@@ -77,6 +78,26 @@ class Lane:
         if self.last_failure is None or now_ms - self.last_failure[0] > REASON_AGE_MS_MAX:
             return ""
         return self.last_failure[1]
+
+    def reason(self, batch: Batch, now_ms: int) -> str:
+        """Return why the batch is not acknowledged, as far as its leader has said so."""
+        if batch.last_reason and batch not in self.in_flight:
+            return batch.last_reason
+        if awaited := self.awaited_now(now_ms):
+            return f"no response from {self.leader} yet: it {awaited}"
+        if not batch.last_reason and (failure := self.failure_now(now_ms)):
+            return f"no response from {self.leader} yet; to the records before: {failure}"
+        return batch.last_reason
+
+    def delay(self, now_ms: int, trouble: str) -> Delay | None:
+        """Return how long the oldest batch has waited, and why; `trouble` is what keeps all lanes from sending."""
+        batch = self.batches[0] if self.batches else self.open
+        assert batch is not None, "a lane with a delay has a batch"
+        since_ms, reason = batch.created_ms, self.reason(batch, now_ms)
+        if not batch.last_reason and batch in self.in_flight:
+            since_ms, reason = batch.sent_ms, reason or f"no response from {self.leader} yet"
+        reason = reason or trouble
+        return Delay(partition=self.partition, reason=reason, waited_ms=now_ms - since_ms) if reason else None
 
     def drop(self, batch: Batch) -> None:
         self.batches.remove(batch)

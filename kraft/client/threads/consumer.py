@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from kraft.client.aio.consumer import CLOSE_TIMEOUT_MS
 from kraft.client.aio.consumer import Consumer as AsyncConsumer
+from kraft.client.aio.range_reads import decoded, read_chunks
 from kraft.client.bulk.arrow_chunks import ArrowChunk, arrow_chunks
 from kraft.client.bulk.range_reader import RangeReader
 from kraft.client.bulk.sockets import FetchSockets
 from kraft.client.cluster.network import Network
-from kraft.client.model.arguments import checked_partitions
 from kraft.client.model.settings import LOCAL_BROKER
 from kraft.client.model.subscription import listed_topics
-from kraft.client.model.values import (
-    ConsumerRecord,
-    GroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionColumns,
-)
+from kraft.client.model.values import ConsumerRecord, OffsetAndMetadata, PartitionColumns
 from kraft.client.sans_io.batches import split_batches
-from kraft.client.threads.loop_thread import CallingThread, LoopThread, shared_loop
+from kraft.client.threads.client import ThreadClient, on_loop, waiting
+from kraft.client.threads.loop_thread import CallingThread
 from kraft.client.threads.ordinary_path import OrdinaryPath
 from kraft.log.format.arrow_columns import WantedColumns
 from kraft.model.ids import TopicPartition
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 SyncCallback: TypeAlias = Callable[[list[TopicPartition]], object]
 
 
-class Consumer:
+def _reading(
+    poll: Callable[Concatenate[AsyncConsumer, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Consumer, Parameters], Result]:
+    """Return the blocking form of a poll, whose records the next one returns if its caller is interrupted."""
+
+    @wraps(poll)
+    def read(consumer: Consumer, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return consumer._read(lambda: poll(consumer._client, *args, **kwargs))
+
+    return read
+
+
+class Consumer(ThreadClient[AsyncConsumer]):
     """Synchronous consumer; see `kraft.client.aio.Consumer` for what it does and raises.
 
     May be used from any thread, one call at a time, but not in a forked process that did not create it.
@@ -48,9 +57,8 @@ class Consumer:
         Raises InvalidSetting.
         """
         network = network or Network()
-        self._consumer = AsyncConsumer(bootstrap_servers, network=network, **settings)
-        self._sockets = FetchSockets(self._consumer.settings.client_id, network.clock)
-        self._thread: LoopThread = shared_loop()
+        super().__init__(AsyncConsumer(bootstrap_servers, network=network, **settings))
+        self._sockets = FetchSockets(self._client.settings.client_id, network.clock)
         self._caller = CallingThread(self._thread)
 
     def __enter__(self) -> Consumer:
@@ -69,7 +77,7 @@ class Consumer:
         """
         self._sockets.close()
         if self._thread.is_of_this_process():
-            self._caller.run(self._consumer.close(timeout_ms, only_processed=only_processed))
+            self._caller.run(self._client.close(timeout_ms, only_processed=only_processed))
 
     # --- what to read -----------------------------------------------------------------------------------------
 
@@ -91,79 +99,33 @@ class Consumer:
             None if each is None else self._caller.callback(each) for each in (on_assigned, on_revoked, on_lost)
         )
         self._on_loop(
-            lambda: self._consumer.subscribe(
+            lambda: self._client.subscribe(
                 chosen, pattern=pattern, on_assigned=assigned, on_revoked=revoked, on_lost=lost
             )
         )
 
-    def subscription(self) -> list[str]:
-        """Return the topics that the consumer subscribes to by name, sorted."""
-        return self._on_loop(self._consumer.subscription)
+    subscription = on_loop(AsyncConsumer.subscription)
 
     def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if enable.auto.commit, leave the group within `timeout_ms`, and read nothing."""
-        self._caller.run(self._consumer.unsubscribe(timeout_ms))
+        self._caller.run(self._client.unsubscribe(timeout_ms))
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment. Partitions that stay assigned keep their position.
-
-        Raises SubscriptionConflict after `subscribe`.
-        """
-        chosen = checked_partitions(partitions)
-        self._on_loop(lambda: self._consumer.assign(chosen))
-
-    def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions."""
-        return self._on_loop(self._consumer.assignment)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the offset that the next poll reads from. Raises ValueError for a partition that is not assigned."""
-        self._on_loop(lambda: self._consumer.seek(partition, offset))
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Move to the first offset, looked up at the next poll; all assigned partitions if none is given."""
-        self._on_loop(lambda: self._consumer.seek_to_beginning(*partitions))
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Move to the end (see `end_offsets`), looked up at the next poll; all assigned partitions if none is given."""
-        self._on_loop(lambda: self._consumer.seek_to_end(*partitions))
-
-    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Move to the first record at or after the timestamp, or to the end if all are older.
-
-        Looked up at the next poll; all assigned partitions if none is given.
-        """
-        self._on_loop(lambda: self._consumer.seek_to_timestamp(timestamp_ms, *partitions))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Neither fetch nor return records of these partitions until `resume`."""
-        self._on_loop(lambda: self._consumer.pause(*partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Fetch and return records of these partitions again."""
-        self._on_loop(lambda: self._consumer.resume(*partitions))
-
-    def paused(self) -> list[TopicPartition]:
-        """Return the paused partitions."""
-        return self._on_loop(self._consumer.paused)
-
-    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """Return the offset of the next record to be returned. Raises the error that prevents reading."""
-        return self._thread.run(self._consumer.position(partition, timeout_ms))
-
-    def lag(self, partition: TopicPartition) -> int | None:
-        """Return the offsets between the position and the end that was fetched last; None before a fetch."""
-        return self._on_loop(lambda: self._consumer.lag(partition))
+    assign = on_loop(AsyncConsumer.assign)
+    assignment = on_loop(AsyncConsumer.assignment)
+    seek = on_loop(AsyncConsumer.seek)
+    seek_to_beginning = on_loop(AsyncConsumer.seek_to_beginning)
+    seek_to_end = on_loop(AsyncConsumer.seek_to_end)
+    seek_to_timestamp = on_loop(AsyncConsumer.seek_to_timestamp)
+    pause = on_loop(AsyncConsumer.pause)
+    resume = on_loop(AsyncConsumer.resume)
+    paused = on_loop(AsyncConsumer.paused)
+    position = waiting(AsyncConsumer.position)
+    lag = on_loop(AsyncConsumer.lag)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records as soon as there are any: at most `max_records` (default max.poll.records), [] on timeout."""
-        return self._read(lambda: self._consumer.poll(timeout_ms, max_records))
-
-    def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
-        """Return records as columns, many times faster than `poll`; no limit without `max_records`."""
-        return self._read(lambda: self._consumer.poll_batches(timeout_ms, max_records))
+    poll = _reading(AsyncConsumer.poll)
+    poll_batches = _reading(AsyncConsumer.poll_batches)
 
     def __iter__(self) -> Consumer:
         """Iterate over records, without end unless consumer.timeout.ms is set."""
@@ -171,9 +133,9 @@ class Consumer:
 
     def __next__(self) -> ConsumerRecord:
         while True:
-            for record in self._consumer.iterated:
+            for record in self._client.iterated:
                 return record
-            if not self._read(self._consumer.poll_for_iteration):
+            if not self._read(self._client.poll_for_iteration):
                 raise StopIteration
 
     def _read(self, poll: Callable[[], Awaitable[Result]]) -> Result:
@@ -189,7 +151,7 @@ class Consumer:
 
         def take_back_unless_got() -> None:
             if has_taken and is_interrupted:
-                self._consumer.take_back()
+                self._client.take_back()
 
         try:
             return self._caller.run(take())
@@ -203,15 +165,10 @@ class Consumer:
 
     # --- commits ----------------------------------------------------------------------------------------------
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout_ms: int | None = None
-    ) -> None:
-        """Commit these offsets, each the next one to read; without any, those after the records returned so far.
-
-        Waits for earlier commits. Raises CommitFailed if a partition may belong to another member of the group by now,
-        SubscriptionConflict without group.id, and the reason if the commit does not succeed within the timeout.
-        """
-        self._thread.run(self._consumer.commit(offsets, timeout_ms))
+    commit = waiting(AsyncConsumer.commit)
+    committed = waiting(AsyncConsumer.committed)
+    group_metadata = on_loop(AsyncConsumer.group_metadata)
+    consumed = on_loop(AsyncConsumer.consumed)
 
     def commit_async(
         self,
@@ -223,21 +180,7 @@ class Consumer:
         `on_done` gets the offsets, and an error or None. It runs in the thread of the clients' event loop, so that it
         must neither take long nor use this consumer.
         """
-        self._on_loop(lambda: self._consumer.commit_async(offsets, on_done))
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the offset that the group has committed last for each partition; None without one."""
-        return self._thread.run(self._consumer.committed(checked_partitions(partitions), timeout_ms))
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return the membership, for `send_offsets_to_transaction`. Raises CommitFailed if subscribed and no member."""
-        return self._on_loop(self._consumer.group_metadata)
-
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what `commit` commits by default: for each partition, the offset after the records returned so far."""
-        return self._on_loop(self._consumer.consumed)
+        self._on_loop(lambda: self._client.commit_async(offsets, on_done))
 
     # --- ranges -----------------------------------------------------------------------------------------------
 
@@ -249,8 +192,8 @@ class Consumer:
         Batches are decoded in the calling thread while the next ones are fetched. Raises OFFSET_OUT_OF_RANGE if `start`
         was deleted, and REQUEST_TIMED_OUT if nothing arrives for `timeout_ms`.
         """
-        for chunk in self._thread.iterate(self._consumer.read_chunks(partition, start, end, timeout_ms)):
-            yield from self._consumer.decoded(partition, chunk, start, end)
+        for chunk in self._thread.iterate(read_chunks(self._client, partition, start, end, timeout_ms)):
+            yield from decoded(self._client, partition, chunk, start, end)
 
     def read_batches(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
@@ -259,7 +202,7 @@ class Consumer:
 
         With isolation.level=read_committed, batches of aborted transactions are left out.
         """
-        for chunk in self._thread.iterate(self._consumer.read_chunks(partition, start, end, timeout_ms)):
+        for chunk in self._thread.iterate(read_chunks(self._client, partition, start, end, timeout_ms)):
             for _, batch, is_aborted in split_batches(chunk.records, start, end, chunk.aborted):
                 if not is_aborted:
                     yield bytes(batch)
@@ -277,9 +220,9 @@ class Consumer:
         Record batches come straight from the listener of Kafka's protocol of the partition's leader, and over gRPC
         where that is not possible. Raises as `read_columns`.
         """
-        settings = self._consumer.settings
+        settings = self._client.settings
         reader = RangeReader(
-            OrdinaryPath(self._thread, self._consumer, timeout_ms),
+            OrdinaryPath(self._thread, self._client, timeout_ms),
             self._sockets,
             partition,
             max_wait_ms=settings.fetch_max_wait_ms,
@@ -291,41 +234,8 @@ class Consumer:
 
     # --- about partitions -------------------------------------------------------------------------------------
 
-    def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
-
-        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
-        neither cached nor exists, or Unreachable.
-        """
-        return self._thread.run(self._consumer.partitions_for(topic, timeout_ms))
-
-    def topics(self, timeout_ms: int | None = None) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return self._thread.run(self._consumer.topics(timeout_ms))
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition still holds."""
-        return self._thread.run(self._consumer.beginning_offsets(checked_partitions(partitions), timeout_ms))
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition.
-
-        It is the high watermark, or the last stable offset with isolation.level=read_committed.
-        """
-        return self._thread.run(self._consumer.end_offsets(checked_partitions(partitions), timeout_ms))
-
-    def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after its timestamp; None if all records are older."""
-        return self._thread.run(self._consumer.offsets_for_times(timestamps_ms, timeout_ms))
-
-    def _on_loop(self, call: Callable[[], Result]) -> Result:
-        async def run() -> Result:
-            return call()
-
-        return self._thread.run(run())
+    partitions_for = waiting(AsyncConsumer.partitions_for)
+    topics = waiting(AsyncConsumer.topics)
+    beginning_offsets = waiting(AsyncConsumer.beginning_offsets)
+    end_offsets = waiting(AsyncConsumer.end_offsets)
+    offsets_for_times = waiting(AsyncConsumer.offsets_for_times)

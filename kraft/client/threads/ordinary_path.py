@@ -28,12 +28,12 @@ class OrdinaryPath:
         return self._thread.iterate(self._read_chunks(partition, start, end, epochs))
 
     async def _find_leader(self, partition: TopicPartition) -> DirectLeader | None:
-        return await self._consumer.engine().direct_leader(partition, self._timeout_ms)
+        return await self._consumer.calls.engine().direct_leader(partition, self._timeout_ms)
 
     async def _read_chunks(
         self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs
     ) -> AsyncGenerator[Chunk, None]:
-        found = self._consumer.engine().read_chunks(partition, start, end, self._timeout_ms, epochs)
+        found = self._consumer.calls.engine().read_chunks(partition, start, end, self._timeout_ms, epochs)
         async with aclosing(found) as chunks:
             async for chunk in chunks:
                 yield chunk

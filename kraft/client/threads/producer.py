@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,18 +23,18 @@ from kraft.client.model.arguments import (
 from kraft.client.model.errors import TransactionTimeout
 from kraft.client.model.settings import LOCAL_BROKER
 from kraft.client.model.transactions import PreparedTransaction
-from kraft.client.model.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
+from kraft.client.model.values import ColumnsToSend, Delivery, RecordMetadata
 from kraft.client.sans_io.column_places import last_partition
+from kraft.client.threads.client import ThreadClient, on_loop, waiting
 from kraft.client.threads.inbox import Inbox
 from kraft.client.threads.inbox_drain import InboxDrain
-from kraft.client.threads.loop_thread import LoopThread, shared_loop
+from kraft.client.threads.loop_thread import LoopThread
 from kraft.client.threads.record_future import RecordFuture
 from kraft.log.format.record_codec import Header
-from kraft.model.ids import TopicPartition
 from kraft.runtime.clock import Clock
 
 
-class Producer:
+class Producer(ThreadClient[AsyncProducer]):
     """Synchronous producer; see `kraft.client.aio.Producer` for what it guarantees.
 
     May be used from any thread, but not in a forked process that did not create it. `send` passes records to the
@@ -46,13 +46,12 @@ class Producer:
     ) -> None:
         """Create a producer; `settings` are the fields of ProducerSettings. Raises InvalidSetting."""
         self._network = network or Network()
-        self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
-        self._thread: LoopThread = shared_loop()
-        used = self._producer.settings
+        super().__init__(AsyncProducer(bootstrap_servers, network=self._network, **settings))
+        used = self._client.settings
         self._inbox = Inbox(used.max_block_ms, used.buffer_memory, self._thread.is_current)
-        self._drain = InboxDrain(self._inbox, self._producer)
+        self._drain = InboxDrain(self._inbox, self._client)
         self._when_dropped = weakref.finalize(
-            self, _close_dropped, self._thread, self._drain, self._producer, self._network.clock
+            self, _close_dropped, self._thread, self._drain, self._client, self._network.clock
         )
         # At the end of the process there is no event loop any more.
         self._when_dropped.atexit = False
@@ -63,7 +62,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(timeout_ms=self._producer.close_after_error_ms if kind is not None else None)
+        self.close(timeout_ms=self._client.close_after_error_ms if kind is not None else None)
 
     def send(
         self,
@@ -87,7 +86,7 @@ class Producer:
         """
         if self._thread.is_inherited:
             self._thread.check_process()
-        transaction = self._producer.transaction_number()
+        transaction = self._client.transaction_number()
         place = None if partition is None else checked_number("partition", partition)
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
@@ -118,7 +117,7 @@ class Producer:
 
         async def produce() -> Future[Delivery]:
             await self._drain.wait(topic=topic, last_partition=partition)
-            many = await self._producer.produce_many(
+            many = await self._client.produce_many(
                 topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
             )
             return _thread_future(many)
@@ -130,41 +129,19 @@ class Producer:
 
         async def send() -> Future[Delivery]:
             await self._drain.wait(topic=topic, last_partition=last_partition(columns))
-            return _thread_future(await self._producer.send_columns(topic, columns))
+            return _thread_future(await self._client.send_columns(topic, columns))
 
         return self._thread.run(send())
 
-    def partitions_for(self, topic: str) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
+    partitions_for = waiting(AsyncProducer.partitions_for)
 
-        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
-        neither cached nor exists, or Unreachable.
-        """
-        return self._thread.run(self._producer.partitions_for(topic))
-
-    def longest_delay(self) -> Delay | None:
-        """Return the delay of the record that has waited longest, with its partition and the reason.
-
-        None if no record waits, or only for its turn.
-        """
-
-        async def look() -> Delay | None:
-            return self._producer.longest_delay()
-
-        return self._thread.run(look())
+    longest_delay = on_loop(AsyncProducer.longest_delay)
 
     # --- transactions -----------------------------------------------------------------------------------------
 
-    def init_transactions(self, timeout_ms: int | None = None) -> None:
-        """Fence earlier producers with the transactional id, and end the transaction that one of them left open.
+    init_transactions = waiting(AsyncProducer.init_transactions)
 
-        The first `begin_transaction` does this too. See `kraft.client.aio.Producer` for these calls and their errors.
-        """
-        self._thread.run(self._producer.init_transactions(timeout_ms))
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction; all records are part of it until its end."""
-        self._thread.run(self._producer.begin_transaction())
+    begin_transaction = waiting(AsyncProducer.begin_transaction)
 
     def commit_transaction(self, timeout_ms: int | None = None) -> None:
         """Wait until all records are stored, and commit them, all or none; `timeout_ms` is max.block.ms by default.
@@ -176,7 +153,7 @@ class Producer:
 
         async def commit() -> None:
             left_ms = await self._all_queued("commit_transaction", timeout_ms)
-            await self._producer.commit_transaction(left_ms)
+            await self._client.commit_transaction(left_ms)
 
         self._thread.run(commit())
 
@@ -188,25 +165,13 @@ class Producer:
 
         async def prepare() -> PreparedTransaction | None:
             left_ms = await self._all_queued("prepare_transaction", timeout_ms)
-            return await self._producer.prepare_transaction(left_ms)
+            return await self._client.prepare_transaction(left_ms)
 
         return self._thread.run(prepare())
 
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        group: GroupMetadata,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Commit offsets of a group with the transaction: they count once it is committed, and not if it is aborted.
+    send_offsets_to_transaction = waiting(AsyncProducer.send_offsets_to_transaction)
 
-        See `kraft.client.aio.Producer.send_offsets_to_transaction`.
-        """
-        self._thread.run(self._producer.send_offsets_to_transaction(offsets, group, timeout_ms))
-
-    def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Abort: drop records that were not sent, wait for those that were, and end the transaction."""
-        self._thread.run(self._producer.abort_transaction(timeout_ms))
+    abort_transaction = waiting(AsyncProducer.abort_transaction)
 
     @contextmanager
     def transaction(self, timeout_ms: int | None = None) -> Iterator[None]:
@@ -215,7 +180,7 @@ class Producer:
         A transaction that the block has ended itself is left as it is. If the commit is interrupted or times out, it
         may have succeeded, so nothing is aborted then: call commit_transaction until it returns.
         """
-        transactions = self._producer.transactions_for("transaction")
+        transactions = self._client.transactions_for("transaction")
         number = transactions.next_number
         try:
             self.begin_transaction()
@@ -223,7 +188,7 @@ class Producer:
             if transactions.is_open(number):
                 self.commit_transaction(timeout_ms)
         except BaseException as error:
-            self._thread.run(transactions.abort_after(error, number, self._producer.block_ms(timeout_ms)))
+            self._thread.run(transactions.abort_after(error, number, self._client.block_ms(timeout_ms)))
             raise
 
     # --- flush and close --------------------------------------------------------------------------------------
@@ -236,7 +201,7 @@ class Producer:
             if not await self._drain.wait(timeout_ms):
                 return False
             used_ms = self._network.clock.monotonic_ms() - began_ms
-            return await self._producer.flush(None if timeout_ms is None else max(0, timeout_ms - used_ms))
+            return await self._client.flush(None if timeout_ms is None else max(0, timeout_ms - used_ms))
 
         return self._thread.run(flush())
 
@@ -252,15 +217,15 @@ class Producer:
 
         self._when_dropped.detach()
         try:
-            self._thread.run(_close(self._drain, self._producer, self._network.clock, timeout_ms))
+            self._thread.run(_close(self._drain, self._client, self._network.clock, timeout_ms))
         except BaseException:
             # Interrupted, as by Ctrl-C: nobody else closes the producer.
-            self._thread.run_soon(_close(self._drain, self._producer, self._network.clock, 0))
+            self._thread.run_soon(_close(self._drain, self._client, self._network.clock, 0))
             raise
 
     async def _all_queued(self, call: str, timeout_ms: int | None) -> int:
         """Wait until the records are in their batches. Return the time that is left. Raises TransactionTimeout."""
-        block_ms, began_ms = self._producer.block_ms(timeout_ms), self._network.clock.monotonic_ms()
+        block_ms, began_ms = self._client.block_ms(timeout_ms), self._network.clock.monotonic_ms()
         if not await self._drain.wait(block_ms):
             raise TransactionTimeout(f"{call}: records were not queued within {block_ms} ms; repeat it")
         return max(0, block_ms - (self._network.clock.monotonic_ms() - began_ms))
