@@ -1,10 +1,9 @@
-"""ListOffsets: looks up offsets by timestamp."""
+"""Numbers in requests of ListOffsets."""
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from kraft.model.errors import ErrorCode
+READ_COMMITTED = 1
+"""Isolation level of a consumer of committed records."""
 
 LATEST_TIMESTAMP = -1
 """Used in ListOffsets for the high watermark, or the last stable offset."""
@@ -23,33 +22,3 @@ LATEST_TIERED_TIMESTAMP = -5
 
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 """Used in ListOffsets for the first offset that is not tiered yet (KIP-1023); there is none, and no error."""
-
-
-class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
-    """Partition to search. `timestamp_ms` is one of the negative numbers above, or a time."""
-
-    topic: str
-    partition: int
-    timestamp_ms: int
-    current_leader_epoch: int = -1
-
-
-class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
-    partitions: list[ListOffsetsPartition]
-    reads_committed: bool = False
-
-
-class ListOffsetsPartitionResult(Struct, frozen=True, kw_only=True):
-    """First record at or after the requested time; offset and timestamp are -1 if there is none."""
-
-    topic: str
-    partition: int
-    error_code: ErrorCode
-    error_message: str = ""
-    offset: int = -1
-    timestamp_ms: int = -1
-    leader_epoch: int = -1
-
-
-class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
-    partitions: list[ListOffsetsPartitionResult]

@@ -8,7 +8,6 @@ from kraft.model import brokers, features
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
-from kraft.model.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
 from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -27,6 +26,7 @@ from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, Describe
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.wire.schema.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -13,12 +13,13 @@ from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, Metadata
 from kraft.client.cluster.ports import Connections
 from kraft.client.model.values import FoundOffset
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from kraft.model.list_offsets import READ_COMMITTED
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 Outcome: TypeAlias = FoundOffset | Refusal | Unreachable
 
@@ -34,7 +35,7 @@ class OffsetLookup:
         self._metadata = metadata
         self._backoff = backoff
         self._clock = clock
-        self._reads_committed = reads_committed
+        self._isolation_level = READ_COMMITTED if reads_committed else 0
 
     async def find(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
@@ -86,7 +87,7 @@ class OffsetLookup:
         """
         final: dict[TopicPartition, Outcome] = {}
         passing: dict[TopicPartition, Refusal | Unreachable] = {}
-        by_leader: dict[str, list[ListOffsetsPartition]] = {}
+        by_leader: dict[str, dict[TopicPartition, ListOffsetsPartition]] = {}
         for partition, timestamp_ms in missing.items():
             count = self._metadata.partition_count(partition.topic)
             leader = self._metadata.leader(partition)
@@ -98,13 +99,9 @@ class OffsetLookup:
                 is_gone = refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 (final if is_gone and not may_be_new else passing)[partition] = refusal
             else:
-                asked = ListOffsetsPartition(
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    timestamp_ms=timestamp_ms,
-                    current_leader_epoch=leader.epoch,
+                by_leader.setdefault(leader.address, {})[partition] = ListOffsetsPartition(
+                    partition_index=partition.partition, current_leader_epoch=leader.epoch, timestamp=timestamp_ms
                 )
-                by_leader.setdefault(leader.address, []).append(asked)
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
@@ -117,31 +114,37 @@ class OffsetLookup:
         return final, passing
 
     async def _ask(
-        self, address: str, asked: list[ListOffsetsPartition], deadline_ms: int
+        self, address: str, asked: Mapping[TopicPartition, ListOffsetsPartition], deadline_ms: int
     ) -> dict[TopicPartition, Outcome]:
         """Return an outcome for each partition, whatever the leader answers."""
         left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
-        partitions = {TopicPartition(each.topic, each.partition): each for each in asked}
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for partition, wanted in asked.items():
+            topics.setdefault(partition.topic, []).append(wanted)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self._isolation_level,
+            topics=tuple(ListOffsetsTopic(name=name, partitions=tuple(each)) for name, each in topics.items()),
+        )
         try:
-            request = ListOffsetsRequest(partitions=asked, reads_committed=self._reads_committed)
             response = await self._connections.peer(address).call(LIST_OFFSETS, request, left_ms / 1000)
         except Unreachable as error:
-            return dict.fromkeys(partitions, error)
+            return dict.fromkeys(asked, error)
         except Refusal as refusal:
-            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in partitions}
+            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in asked}
         outcomes: dict[TopicPartition, Outcome] = dict.fromkeys(
-            partitions, Unreachable(address, "its response lacks the partition")
+            asked, Unreachable(address, "its response lacks the partition")
         )
-        for result in response.partitions:
-            partition = TopicPartition(result.topic, result.partition)
-            if partition not in partitions:
-                continue
-            if result.error_code is ErrorCode.NONE:
-                epoch = partitions[partition].current_leader_epoch
-                outcomes[partition] = FoundOffset(result.offset, result.timestamp_ms, result.leader_epoch, epoch)
-            else:
-                reason = result.error_message or result.error_code.name
-                outcomes[partition] = Refusal(result.error_code, f"{partition}: {reason}")
+        for topic in response.topics:
+            for result in topic.partitions:
+                partition, code = TopicPartition(topic.name, result.partition_index), error_code(result.error_code)
+                if partition not in asked:
+                    continue
+                if code is not ErrorCode.NONE:
+                    outcomes[partition] = Refusal(code, f"an offset of {partition} could not be looked up")
+                else:
+                    epoch = asked[partition].current_leader_epoch
+                    outcomes[partition] = FoundOffset(result.offset, result.timestamp, result.leader_epoch, epoch)
         return outcomes
 
 

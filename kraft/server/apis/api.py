@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from kraft.model.errors import Refusal
+from kraft.model.ids import TopicPartition
 from kraft.rpc.call import Call
 from kraft.server.apis.sides import BrokerSide, ControllerSide
 from kraft.wire.api_keys import ApiKey
@@ -91,6 +92,10 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """Nodes prove over gRPC that they belong to the cluster: to Kafka's clients, what only nodes see is refused."""
 
     # --- what only Kafka's protocol does ---
+
+    misdirected: Callable[[BrokerSide], Callable[[Response], Set[TopicPartition]]] | None = None
+    """Returns what tells the partitions of a response that other brokers lead. A connection on which a request for
+    these is only repeated is closed (docs/adr/0045)."""
 
     refused: Callable[[Request, Refusal], Response] | None = None
     """Returns the response to a refused request. None: its `error_code` and `error_message` say it."""

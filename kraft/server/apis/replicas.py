@@ -12,6 +12,7 @@ from kraft.rpc.calls import (
     DESCRIBE_AWAITED_REPLICAS,
     DESCRIBE_LOG_DIRS,
     ELECT_LEADERS,
+    LIST_OFFSETS,
     LIST_PARTITION_REASSIGNMENTS,
     OFFSET_FOR_LEADER_EPOCH,
 )
@@ -23,10 +24,21 @@ from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogD
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
+from kraft.server.handlers.list_offsets import ListOffsetsHandler, led_elsewhere
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.wire.api_keys import ApiKey
 
 REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
+    Api(
+        key=ApiKey.LIST_OFFSETS,
+        call=LIST_OFFSETS,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: ListOffsetsHandler(broker.partitions, broker.slow_reads).handle,
+        takes_context=True,
+        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        misdirected=lambda broker: partial(led_elsewhere, broker.image, broker.config.node_id),
+        refused=never_refused,
+    ),
     Api(
         key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
         call=OFFSET_FOR_LEADER_EPOCH,

@@ -49,6 +49,7 @@ def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
             from_version=each.from_version,
             to_version=each.to_version,
             takes_context=each.takes_context,
+            misdirected=None if each.misdirected is None else each.misdirected(broker),
         )
         for each in APIS
         if each.key is not None

@@ -24,6 +24,7 @@ from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
+from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_mover import ReplicaMover
@@ -56,6 +57,9 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     forwarder: Forwarder
     partitions: Partitions
     """The replicas here."""
+
+    slow_reads: SlowReads
+    """For clients' look-ups by time."""
 
     directories: LogDirectories
     mover: ReplicaMover

@@ -24,7 +24,6 @@ from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
-from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
@@ -93,6 +92,7 @@ class BrokerApis:
             index=metadata.published_index,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
+            slow_reads=self._slow_reads,
             directories=self._logs.directories,
             mover=self._replicas.mover,
             shortage_of=self._logs.disk_space.shortage,
@@ -129,7 +129,6 @@ class BrokerApis:
             plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),
             groups=self._coordinators.group_handlers(),
-            list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             replica_fetch=ReplicaFetchHandler(partitions),
         )

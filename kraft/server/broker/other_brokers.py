@@ -7,7 +7,6 @@ from collections.abc import Callable
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.list_offsets import ListOffsetsRequest
 from kraft.rpc.calls import DESCRIBE_LOG_DIRS, LIST_OFFSETS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.frame_exchange import ExchangeLink
@@ -18,6 +17,7 @@ from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.fetcher import LeaderLink
 from kraft.server.replica.lagging_followers import ANSWER_MAX_S
 from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraft.wire.schema.list_offsets import ListOffsetsRequest
 
 
 class OtherBrokers:
@@ -41,7 +41,7 @@ class OtherBrokers:
             return
         try:
             # The caller waits for a shorter time, after which nothing is known: only a broken connection is a loss.
-            await peer.call(LIST_OFFSETS, ListOffsetsRequest(partitions=[]), 2 * SILENCE_S_MAX)
+            await peer.call(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, topics=()), 2 * SILENCE_S_MAX)
         except (NotAdmitted, NotServed, Refusal):
             # It is alive.
             return

@@ -11,7 +11,6 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.groups import GroupsHandler
-from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
@@ -44,7 +43,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     """Answers with the addresses of one listener; each listener has its own."""
 
     groups: GroupHandlers
-    list_offsets: ListOffsetsHandler
     quorum: QuorumHandler
     replica_fetch: ReplicaFetchHandler
 
@@ -56,7 +54,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.plain_records.served(),
             *self.metadata.served(),
             *self.groups.served(),
-            *self.list_offsets.served(),
             *self.quorum.served(),
             *self.replica_fetch.served(),
         ]

@@ -6,13 +6,15 @@ leads the partition in the same epoch and the log still has the files that were 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOMEM
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft.log.segment.timestamp_lookup import Found
+from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Corruption, ErrorCode, Refusal
-from kraft.model.ids import Offset
+from kraft.model.ids import NO_BROKER, BrokerId, Offset, TopicPartition
 from kraft.model.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -20,18 +22,21 @@ from kraft.model.list_offsets import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResult,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
+    READ_COMMITTED,
 )
+from kraft.model.request_context import RequestContext
 from kraft.replication.leader import PartitionLeader
-from kraft.rpc.call import Served
-from kraft.rpc.calls import LIST_OFFSETS
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.wire.schema.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 UNKNOWN = -1
 
@@ -44,53 +49,72 @@ LOOK_UP_S_MAX: Final = 20.0
 
 _NOT_DISK_ERRORS: Final = (EMFILE, ENFILE, ENOMEM)
 
+_SPECIAL_FROM: Final[Mapping[int, int]] = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""First version that defines each special timestamp: KIP-734, KIP-405, KIP-1005, KIP-1023."""
+
+_LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class _Asking(NamedTuple):
+    """A request, beside its partitions."""
+
+    version: int
+    reads_committed: bool
+    reads: RequestReads
+
 
 class ListOffsetsHandler:
     def __init__(self, partitions: Partitions, slow_reads: SlowReads) -> None:
         self._partitions = partitions
         self._slow_reads = slow_reads
 
-    async def handle(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        turns, results = Turns(PARTITIONS_AT_ONCE), []
-        reads = self._slow_reads.of_request(LOOK_UP_S_MAX)
-        for wanted in request.partitions:
-            results.append(await self._answer(wanted, request.reads_committed, reads))
-            await turns.done()
-        return ListOffsetsResponse(partitions=results)
+    async def handle(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        """Return the first record at or after each time; offset and timestamp are -1 if there is none."""
+        turns, topics = Turns(PARTITIONS_AT_ONCE), []
+        reads_committed = request.isolation_level == READ_COMMITTED
+        asking = _Asking(context.version, reads_committed, self._slow_reads.of_request(LOOK_UP_S_MAX))
+        for topic in request.topics:
+            results = []
+            for wanted in topic.partitions:
+                results.append(await self._answer(topic.name, wanted, asking))
+                await turns.done()
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(results)))
+        return ListOffsetsResponse(topics=tuple(topics))
 
-    async def _answer(
-        self, wanted: ListOffsetsPartition, reads_committed: bool, reads: RequestReads
-    ) -> ListOffsetsPartitionResult:
+    async def _answer(self, topic: str, wanted: ListOffsetsPartition, asking: _Asking) -> ListOffsetsPartitionResponse:
+        number = wanted.partition_index
         try:
-            partition, (offset, timestamp_ms) = await self._found(wanted, reads_committed, reads)
+            partition, (offset, timestamp_ms) = await self._found(topic, wanted, asking)
         except Refusal as refusal:
-            return ListOffsetsPartitionResult(
-                topic=wanted.topic,
-                partition=wanted.partition,
-                error_code=refusal.error_code,
-                error_message=refusal.message,
-            )
-        return ListOffsetsPartitionResult(
-            topic=wanted.topic,
-            partition=wanted.partition,
+            return ListOffsetsPartitionResponse(partition_index=number, error_code=refusal.error_code)
+        return ListOffsetsPartitionResponse(
+            partition_index=number,
             error_code=ErrorCode.NONE,
             offset=offset,
-            timestamp_ms=timestamp_ms,
-            leader_epoch=_epoch_at(partition, Offset(offset), wanted.timestamp_ms),
+            timestamp=timestamp_ms,
+            leader_epoch=UNKNOWN if offset < 0 else _epoch_at(partition, Offset(offset), wanted.timestamp),
         )
 
     async def _found(
-        self, wanted: ListOffsetsPartition, reads_committed: bool, reads: RequestReads
+        self, topic: str, wanted: ListOffsetsPartition, asking: _Asking
     ) -> tuple[Partition, tuple[int, int]]:
         """Return the partition, and offset and timestamp of what was found. Raises Refusal."""
+        timestamp_ms, reads_committed = wanted.timestamp, asking.reads_committed
+        if asking.version < _SPECIAL_FROM.get(timestamp_ms, 0):
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"this version has no special timestamp {timestamp_ms}")
         while True:
-            partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            partition = self._partitions.by_name(topic, wanted.partition_index)
             leader = partition.as_leader(wanted.current_leader_epoch)
-            known = _known(partition, wanted.timestamp_ms, reads_committed)
+            known = _known(partition, timestamp_ms, reads_committed)
             if known is not None:
                 return partition, known
             try:
-                found = await _looked_up(partition, leader, wanted.timestamp_ms, reads)
+                found = await _looked_up(partition, leader, timestamp_ms, asking.reads)
             except TimeoutError:
                 message = (
                     f"look-up by timestamp in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s: retry"
@@ -99,13 +123,34 @@ class ListOffsetsHandler:
             if found is not None:
                 return partition, found if found[0] < _end(partition, reads_committed) else (UNKNOWN, UNKNOWN)
 
-    def served(self) -> list[Served]:
-        return [LIST_OFFSETS.served_by(self.handle)]
+
+def led_elsewhere(
+    image: Callable[[], MetadataImage], broker_id: BrokerId, response: ListOffsetsResponse
+) -> frozenset[TopicPartition]:
+    """Return the partitions of a broker's response that others lead.
+
+    None of them while this broker does not know yet that it leads, or while nobody leads: a client that has refreshed
+    its metadata comes here then, too.
+    """
+    refused = {
+        TopicPartition(topic.name, each.partition_index)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code in _LED_ELSEWHERE
+    }
+    known = image()
+    return frozenset(each for each in refused if _leader(known, each) not in (NO_BROKER, broker_id))
+
+
+def _leader(image: MetadataImage, partition: TopicPartition) -> BrokerId:
+    topic = image.topic(partition.topic)
+    state = None if topic is None else topic.partitions.get(partition.partition)
+    return NO_BROKER if state is None else state.leader
 
 
 def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:
-    """Return the leader epoch of the record at `offset`; the current one at the end and where there is no record."""
-    is_end = timestamp_ms == LATEST_TIMESTAMP or not 0 <= offset < partition.log.log_end_offset
+    """Return the leader epoch of the record at `offset`; the current one at the end."""
+    is_end = timestamp_ms == LATEST_TIMESTAMP or offset >= partition.log.log_end_offset
     epoch = UNKNOWN if is_end else partition.log.epoch_at(offset)
     return partition.leader_epoch if epoch == UNKNOWN else epoch
 

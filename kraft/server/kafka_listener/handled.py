@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Set
 from typing import Any
 
 from kraft.model.errors import Refusal
+from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.rpc.value_elements import count_value_elements
+from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX, encoded_in_thread
-from kraft.server.kafka_listener.requests import Response
+from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
+from kraft.server.kafka_listener.requests import ConnectionContext, Response
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message
 from kraft.wire.versions import NO_VERSION
@@ -25,6 +29,7 @@ class HandledApi:
         from_version: Callable[[Any, int], Any] | None = None,
         to_version: Callable[[Any, Any, int], Any] | None = None,
         takes_context: bool = False,
+        misdirected: Callable[[Any], Set[TopicPartition]] | None = None,
     ) -> None:
         """The functions are those of the API's row in the table."""
         self._key = key
@@ -33,9 +38,12 @@ class HandledApi:
         self._from_version = from_version
         self._to_version = to_version
         self._takes_context = takes_context
+        self._misdirected = misdirected
 
-    async def __call__(self, request: Message, call: RequestContext) -> Response:
+    async def __call__(self, request: Message, call: ConnectionContext) -> Response:
         response = await self._response(request, call)
+        if self._misdirected is not None and call.repeated is not None:
+            _check_repeated(request, self._misdirected(response), call.repeated)
         if count_value_elements(response, ELEMENTS_ON_LOOP_MAX) > ELEMENTS_ON_LOOP_MAX:
             return await encoded_in_thread(response, call.version)
         return response
@@ -50,6 +58,18 @@ class HandledApi:
                 return refused_as_a_whole(response_type(self._key), refusal)
             response = self._refused(request, refusal)
         return response if self._to_version is None else self._to_version(request, response, version)
+
+
+def _check_repeated(request: Message, elsewhere: Set[TopicPartition], repeated: RepeatedRefusals) -> None:
+    """Raise CloseConnection if the client only repeats a request for partitions that other brokers lead."""
+    if not elsewhere:
+        repeated.answered()
+    elif repeated.are_endless(elsewhere, round(asyncio.get_running_loop().time() * 1_000)):
+        raise CloseConnection(
+            f"{type(request).__name__.removesuffix('Request')} was repeated {REPEATED_MIN} times for partitions that "
+            f"other brokers lead, {min(elsewhere)} the first: the client does not refresh its metadata, and does when "
+            "its connection closes"
+        )
 
 
 def refused_as_a_whole(kind: type[Message], refusal: Refusal) -> Message:

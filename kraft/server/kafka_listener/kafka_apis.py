@@ -15,7 +15,6 @@ from kraft.server.handlers.describe_features import describe_features
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
@@ -64,9 +63,6 @@ def kafka_apis(
         ApiKey.PRODUCE: ProduceApi(produce.begin, leaders, produce.refuse_unknown),
         ApiKey.FETCH: FetchApi(
             fetch.begin, leaders, surroundings.sessions, surroundings.waiting_fetches, surroundings.monotonic_ms
-        ),
-        ApiKey.LIST_OFFSETS: ListOffsetsApi(
-            handlers.list_offsets.handle, leaders, surroundings.broker_id, surroundings.monotonic_ms
         ),
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately

@@ -33,8 +33,9 @@ def cluster() -> Iterator[Cluster]:
 
 def test_look_ups_by_time_are_answered_on_both_listeners(cluster: Cluster) -> None:
     with slow_requests.stub(cluster.bootstrap_servers) as broker:
-        results = broker.ListOffsets(slow_requests.grpc_list_offsets(LOOK_UPS), timeout=60).partitions
-    assert [(result.error_code, (result.offset, result.timestamp_ms)) for result in results] == [
+        topics = broker.ListOffsets(slow_requests.grpc_list_offsets(LOOK_UPS), timeout=60).topics
+    results = [result for topic in topics for result in topic.partitions]
+    assert [(result.error_code, (result.offset, result.timestamp)) for result in results] == [
         (0, answer) for answer in ANSWERS
     ]
     with Connection(cluster.kafka_bootstrap_servers) as connection:

@@ -19,13 +19,6 @@ from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
-from kraft.model.list_offsets import (
-    LATEST_TIMESTAMP,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResult,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
 from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.model.transactions import (
@@ -41,6 +34,7 @@ from kraft.wire.schema.describe_producers import ProducerState
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.wire.schema.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -57,6 +51,7 @@ from tests.support.client.fake_partition import FakePartition
 from tests.support.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.support.client.fake_transactions import FakeTransactions
 from tests.support.client.fake_waits import FakeWaits
+from tests.support.client.listed_offsets import listed_offsets
 from tests.support.client.scripted_groups import ScriptedGroup, ScriptedGroups
 from tests.support.client.scripted_transactions import ScriptedTransaction, ScriptedTransactions
 from tests.support.server.fake_controllers import python_name
@@ -273,27 +268,7 @@ class FakeBroker:
         return structs.replace(topic, partitions=topic.partitions[:known])
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        found = [self._offset(asked, reads_committed=request.reads_committed) for asked in request.partitions]
-        return ListOffsetsResponse(partitions=found)
-
-    def _offset(self, asked: ListOffsetsPartition, *, reads_committed: bool) -> ListOffsetsPartitionResult:
-        if asked.topic not in self.cluster.topics:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return ListOffsetsPartitionResult(topic=asked.topic, partition=asked.partition, error_code=code)
-        partition = self.cluster.partition(asked.topic, asked.partition)
-        code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
-        if code is ErrorCode.NONE:
-            offset, timestamp_ms = partition.find(asked.timestamp_ms)
-            if reads_committed and asked.timestamp_ms == LATEST_TIMESTAMP:
-                offset = partition.last_stable_offset
-        return ListOffsetsPartitionResult(
-            topic=asked.topic,
-            partition=asked.partition,
-            error_code=code,
-            offset=offset,
-            timestamp_ms=timestamp_ms,
-            leader_epoch=partition.leader_epoch,
-        )
+        return listed_offsets(self.cluster, self.broker_id, request)
 
     def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         if self.is_of_earlier_version:

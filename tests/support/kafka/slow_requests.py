@@ -100,14 +100,10 @@ def list_offsets(count: int = LOOK_UPS) -> ListOffsetsRequest:
 
 
 def grpc_list_offsets(count: int = LOOK_UPS) -> broker_pb2.ListOffsetsRequest:
-    return broker_pb2.ListOffsetsRequest(
-        partitions=[
-            broker_pb2.ListOffsetsPartition(
-                topic=topic, partition=0, timestamp_ms=timestamp_ms, current_leader_epoch=-1
-            )
-            for topic, timestamp_ms in newest_first(count)
-        ]
-    )
+    request = broker_pb2.ListOffsetsRequest(replica_id=-1)
+    for topic, timestamp_ms in newest_first(count):
+        request.topics.add(name=topic).partitions.add(partition_index=0, timestamp=timestamp_ms)
+    return request
 
 
 def fetch_records(offset: int, topic: str = MANY) -> broker_pb2.FetchRecordsRequest:

@@ -66,7 +66,6 @@ NOT_YET = {
     ApiKey.HEARTBEAT,
     ApiKey.JOIN_GROUP,
     ApiKey.LEAVE_GROUP,
-    ApiKey.LIST_OFFSETS,
     ApiKey.METADATA,
     ApiKey.OFFSET_FETCH,
     ApiKey.PRODUCE,

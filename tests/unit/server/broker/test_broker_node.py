@@ -10,9 +10,9 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import BrokerConfigSet
 from kraft.model.errors import ErrorCode
-from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc import calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, Stream
+from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.cluster_calls import (
     ADD_PARTITIONS_TO_TXN,
     LIST_PRODUCER_TRANSACTIONS,
@@ -21,8 +21,15 @@ from kraft.rpc.cluster_calls import (
 )
 from kraft.server.config.components import LogMaintenance
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
+from kraft.wire.schema.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.broker_nodes import broker
+from tests.support.server.offset_lookups import NEWEST
 
 pytestmark = pytest.mark.real_time
 
@@ -70,10 +77,20 @@ async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_a
 ) -> None:
     made = broker(tmp_path, "fsync", stopped_cleanly=True)
     made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
-    wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
-    asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
-    answer = await made.apis.handlers.list_offsets.handle(ListOffsetsRequest(partitions=asked))
-    assert [each.error_code for each in answer.partitions] == [
+    wanted = {"orders": (0, 1), "payments": (0,)}
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=tuple(
+            ListOffsetsTopic(
+                name=topic,
+                partitions=tuple(ListOffsetsPartition(partition_index=each, timestamp=-1) for each in numbers),
+            )
+            for topic, numbers in wanted.items()
+        ),
+    )
+    (served,) = (each for each in made.apis.grpc_calls() if each.call is LIST_OFFSETS)
+    answer: ListOffsetsResponse = await served.handler(request, NEWEST)
+    assert [each.error_code for topic in answer.topics for each in topic.partitions] == [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

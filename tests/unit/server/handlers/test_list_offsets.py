@@ -26,15 +26,14 @@ from kraft.model.list_offsets import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResult,
-    ListOffsetsRequest,
 )
 from kraft.replication.effects import TruncateTo
 from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.partition import Partition
+from kraft.wire.schema.list_offsets import ListOffsetsPartitionResponse
+from tests.support.server.offset_lookups import answers
 from tests.support.server.replicas import (
     WALL_MS,
     Broker,
@@ -83,10 +82,8 @@ def handler(broker: Broker, thread: Executor | None = None) -> ListOffsetsHandle
 
 def ask(
     broker: Broker, timestamp_ms: int, *, epoch: int = -1, thread: Executor | None = None
-) -> ListOffsetsPartitionResult:
-    wanted = ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=timestamp_ms, current_leader_epoch=epoch)
-    response = asyncio.run(handler(broker, thread).handle(ListOffsetsRequest(partitions=[wanted])))
-    (result,) = response.partitions
+) -> ListOffsetsPartitionResponse:
+    (result,) = asyncio.run(answers(handler(broker, thread), timestamp_ms, epoch=epoch))
     return result
 
 
@@ -115,17 +112,17 @@ def with_three_of_four_committed(broker: Broker) -> None:
 def test_offsets_are_those_that_consumers_may_see(broker: Broker, timestamp_ms: int, offset: int, at_ms: int) -> None:
     with_three_of_four_committed(broker)
     result = ask(broker, timestamp_ms)
-    assert (result.error_code, result.offset, result.timestamp_ms, result.leader_epoch) == (
+    assert (result.error_code, result.offset, result.timestamp, result.leader_epoch) == (
         ErrorCode.NONE,
         offset,
         at_ms,
-        2,
+        2 if offset >= 0 else -1,
     )
 
 
 @pytest.mark.parametrize(
     ("timestamp_ms", "epoch"),
-    [(EARLIEST_TIMESTAMP, 2), (1_001, 2), (MAX_TIMESTAMP, 2), (LATEST_TIMESTAMP, 5), (9_000, 5)],
+    [(EARLIEST_TIMESTAMP, 2), (1_001, 2), (MAX_TIMESTAMP, 2), (LATEST_TIMESTAMP, 5), (9_000, -1)],
 )
 def test_the_epoch_is_that_of_the_record_and_at_the_end_the_leaders(
     broker: Broker, timestamp_ms: int, epoch: int
@@ -173,15 +170,15 @@ def test_a_new_leader_that_does_not_know_yet_what_was_committed_does_not_guess(b
     made(partition, partition.append_as_follower(leaders_batch("a", "b", at=0)))
     broker.sync()
     lead(partition, epoch=1)
-    assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.OFFSET_NOT_AVAILABLE
-    assert ask(broker, EARLIEST_TIMESTAMP).error_code is ErrorCode.NONE
+    assert ask(broker, LATEST_TIMESTAMP).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(broker, EARLIEST_TIMESTAMP).error_code == ErrorCode.NONE
     fetched(partition, 2)
     assert ask(broker, LATEST_TIMESTAMP).offset == 2
 
 
 def test_other_negative_timestamps_stand_for_nothing_here(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
-    assert ask(broker, -7).error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert ask(broker, -7).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_local_log_begins_where_the_log_does_and_nothing_is_tiered(broker: Broker) -> None:
@@ -193,18 +190,17 @@ def test_the_local_log_begins_where_the_log_does_and_nothing_is_tiered(broker: B
 
 
 def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Broker) -> None:
-    assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker, LATEST_TIMESTAMP).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition = broker.open()
     follow(partition)
-    assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker, LATEST_TIMESTAMP).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     lead(partition, epoch=2)
-    assert ask(broker, LATEST_TIMESTAMP, epoch=1).error_code is ErrorCode.FENCED_LEADER_EPOCH
-    assert ask(broker, LATEST_TIMESTAMP, epoch=3).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ask(broker, LATEST_TIMESTAMP, epoch=1).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(broker, LATEST_TIMESTAMP, epoch=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 async def test_others_have_their_turn_while_very_many_partitions_are_looked_up(broker: Broker) -> None:
-    wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=LATEST_TIMESTAMP)] * 2_000
-    asked = handler(broker).handle(ListOffsetsRequest(partitions=wanted))
+    asked = answers(handler(broker), *[LATEST_TIMESTAMP] * 2_000)
     looking = asyncio.ensure_future(asked)
     turns = 0
     while not looking.done():
@@ -241,7 +237,7 @@ def test_only_what_needs_a_record_looked_up_asks_for_the_thread(broker: Broker) 
 def test_what_was_read_while_another_leader_came_is_not_given_out(broker: Broker, when: str) -> None:
     partition = with_a_record_a_second(broker)
     thread = Meanwhile(**{when: lambda: follow(partition, epoch=3)})
-    assert ask(broker, 1_500, thread=thread).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker, 1_500, thread=thread).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
@@ -259,9 +255,9 @@ def test_a_leader_that_comes_back_with_another_log_looks_into_that_one(broker: B
         lead(partition, replicas=(1,), epoch=4)
 
     result = ask(broker, 2_500, thread=Meanwhile(**{when: lose_the_tail}))
-    assert (result.offset, result.timestamp_ms, result.leader_epoch) == (2, 7_000, 3)
+    assert (result.offset, result.timestamp, result.leader_epoch) == (2, 7_000, 3)
     fenced = Meanwhile(**{when: lambda: lead(partition, replicas=(1,), epoch=5)})
-    assert ask(broker, 2_500, epoch=4, thread=fenced).error_code is ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(broker, 2_500, epoch=4, thread=fenced).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
@@ -289,7 +285,7 @@ def test_what_is_deleted_or_fails_meanwhile_is_answered_as_such(broker: Broker, 
         remove_directory(partition)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: drop}))
-    assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (broker.failures, broker.corrupt) == ([], [])
 
 
@@ -307,7 +303,7 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))
-    assert (result.error_code, result.offset, result.timestamp_ms) == (ErrorCode.NONE, 4, 5_000)
+    assert (result.error_code, result.offset, result.timestamp) == (ErrorCode.NONE, 4, 5_000)
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
@@ -343,7 +339,7 @@ def test_a_corrupt_replica_is_reported_and_goes_offline(broker: Broker) -> None:
     with open(path, "r+b") as file:
         file.seek(70)
         file.write(b"\xff")
-    assert ask(broker, 1_500).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert ask(broker, 1_500).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(broker.corrupt) == 1
 
 
@@ -357,15 +353,15 @@ def test_a_disk_that_cannot_be_read_is_out_of_use_but_not_for_want_of_descriptor
         raise OSError(number, "failed")
 
     monkeypatch.setattr(broker.disk, "open", fail)
-    assert ask(broker, 1_500).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert ask(broker, 1_500).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(broker.failures) == failures
 
 
 def test_a_look_up_that_takes_too_long_times_out(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     with_a_record_a_second(broker)
     monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.0)
-    assert ask(broker, 1_500).error_code is ErrorCode.REQUEST_TIMED_OUT
-    assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.NONE
+    assert ask(broker, 1_500).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert ask(broker, LATEST_TIMESTAMP).error_code == ErrorCode.NONE
 
 
 async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
@@ -375,11 +371,10 @@ async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) 
     records = [Record(0, 1_000 + at, None, bytes(10_000)) for at in range(pieces * PIECE_BYTES // 10_000)]
     append_to(partition, build_batch(records, Codec.ZSTD), 1)
     broker.sync()
-    wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=records[-1].timestamp_ms)]
-    looking = asyncio.ensure_future(handler(broker).handle(ListOffsetsRequest(partitions=wanted)))
+    looking = asyncio.ensure_future(answers(handler(broker), records[-1].timestamp_ms))
     turns = 0
     while not looking.done():
         await asyncio.sleep(0)
         turns += 1
-    assert looking.result().partitions[0].offset == len(records) - 1
+    assert looking.result()[0].offset == len(records) - 1
     assert turns >= pieces

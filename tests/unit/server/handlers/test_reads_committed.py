@@ -17,13 +17,14 @@ from kraft.log.segment.aborted_index import ENTRIES_PER_BLOCK
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
-from kraft.model.list_offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest
+from kraft.model.list_offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP
 from kraft.server.handlers import fetch
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.partition import Partition
 from tests.support.log.transactional_log import ABORT, COMMIT, COORDINATOR, VERIFIED, transactional
+from tests.support.server.offset_lookups import answers
 from tests.support.server.replicas import (
     Broker,
     InlineExecutor,
@@ -150,13 +151,9 @@ async def test_the_latest_offset_of_committed_records_is_the_last_stable_one_and
     write(broker, partition, transactional(7, 0, "b", "c"))
     handler = ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor()))
     found = []
-    for reads_committed in (False, True):
-        wanted = [
-            ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=timestamp_ms)
-            for timestamp_ms in (LATEST_TIMESTAMP, 1_001, MAX_TIMESTAMP)
-        ]
-        response = await handler.handle(ListOffsetsRequest(partitions=wanted, reads_committed=reads_committed))
-        found.append([result.offset for result in response.partitions])
+    for level in (0, 1):
+        results = await answers(handler, LATEST_TIMESTAMP, 1_001, MAX_TIMESTAMP, isolation_level=level)
+        found.append([result.offset for result in results])
     assert found == [[3, 2, 2], [1, -1, -1]]
 
 

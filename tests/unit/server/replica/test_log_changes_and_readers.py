@@ -20,7 +20,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, ErrorCode
 from kraft.model.ids import Offset
-from kraft.model.list_offsets import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
+from kraft.model.list_offsets import MAX_TIMESTAMP
 from kraft.replication.effects import TruncateTo
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
@@ -30,6 +30,8 @@ from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Throttle
+from kraft.wire.schema.list_offsets import ListOffsetsPartitionResponse
+from tests.support.server.offset_lookups import answers
 from tests.support.server.replicas import WALL_MS, lead, until
 from tests.unit.server.replica.changing_replicas import DEADLINE_S, Changing, changing
 
@@ -78,11 +80,10 @@ class CountingThread(ThreadPoolExecutor):
 
 async def look_up(
     replica: Changing, timestamp_ms: int, counting: CountingThread | None = None
-) -> ListOffsetsPartitionResult:
+) -> ListOffsetsPartitionResponse:
     with counting or CountingThread() as thread:
-        wanted = ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=timestamp_ms)
-        handler = ListOffsetsHandler(replica.broker.partitions, SlowReads(thread))
-        return (await handler.handle(ListOffsetsRequest(partitions=[wanted]))).partitions[0]
+        (result,) = await answers(ListOffsetsHandler(replica.broker.partitions, SlowReads(thread)), timestamp_ms)
+        return result
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ async def test_a_look_up_by_time_in_the_middle_of_a_swap_waits_for_its_end(
         await replica.over(swap)
         found = await asyncio.wait_for(looking, DEADLINE_S)
         # All records before the last one of each key are gone.
-        assert (found.error_code, found.offset, found.timestamp_ms) == (ErrorCode.NONE, 8, 8_000)
+        assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 8, 8_000)
         assert (replica.broker.failures, replica.broker.corrupt) == ([], [])
 
 

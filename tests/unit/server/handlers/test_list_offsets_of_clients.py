@@ -1,6 +1,9 @@
+"""ListOffsets as a client of Kafka's protocol sees it: by versions, and on a connection that repeats a request."""
+
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,12 +12,13 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.server.handlers.list_offsets import ListOffsetsHandler
-from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
+from kraft.server.handlers.list_offsets import ListOffsetsHandler, led_elsewhere
 from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.slow_reads import SlowReads
+from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,8 +29,8 @@ from kraft.wire.schema.list_offsets import (
 from tests.support.cluster_images import ORDERS
 from tests.support.log.transactional_log import VERIFIED, transactional
 from tests.support.server.replicas import Broker, InlineExecutor, append_to, batch, lead
-from tests.support.virtual_time import LoopClock, run_virtually
-from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered, leaders, partitions_of, versions_of
+from tests.support.virtual_time import run_virtually
+from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered, partitions_of, versions_of
 
 VERSIONS = versions_of(ListOffsetsRequest)
 
@@ -43,10 +47,14 @@ def broker(tmp_path: Path) -> Broker:
     return broker
 
 
-def api_of(broker: Broker, image: MetadataImage = IMAGE) -> ListOffsetsApi:
+def api_of(broker: Broker, image: MetadataImage = IMAGE) -> HandledApi:
     """That of broker 1, the leader of all partitions but one."""
-    handler = ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor()))
-    return ListOffsetsApi(handler.handle, leaders(image), BrokerId(1), LoopClock().monotonic_ms)
+    return HandledApi(
+        ApiKey.LIST_OFFSETS,
+        ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor())).handle,
+        takes_context=True,
+        misdirected=partial(led_elsewhere, lambda: image, BrokerId(1)),
+    )
 
 
 def ask(broker: Broker, version: int, *topics: ListOffsetsTopic, isolation_level: int = 0) -> ListOffsetsResponse:
@@ -112,12 +120,6 @@ def test_the_end_of_committed_records_is_the_last_stable_offset(broker: Broker) 
         assert ends == ([6, 4] if version >= 2 else [6, 6])
 
 
-@pytest.mark.parametrize("isolation_level", [0, 1])
-def test_the_end_is_the_same_under_read_committed(broker: Broker, isolation_level: int) -> None:
-    for version in VERSIONS:
-        assert only(ask(broker, version, topic("orders", (0, -1)), isolation_level=isolation_level)).offset == 4
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
     response = ask(broker, version, topic("payments", (0, -1)), topic("orders", (2, -1), (0, -1), (7, -1)))
@@ -137,21 +139,10 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_client_with_an_old_epoch_is_fenced(broker: Broker, version: int) -> None:
-    result = only(ask(broker, version, topic("orders", (0, -1), epoch=2)))
-    assert result.error_code == (ErrorCode.FENCED_LEADER_EPOCH if version >= 4 else 0)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_time_that_stands_for_nothing_is_refused(broker: Broker, version: int) -> None:
-    assert only(ask(broker, version, topic("orders", (0, -77)))).error_code == ErrorCode.UNSUPPORTED_VERSION
-
-
 # --- a client that repeats a request at the wrong broker ---
 
 
-async def asked_for_ever(api: ListOffsetsApi, *topics: ListOffsetsTopic, times: int = 3 * REPEATED_MIN) -> int:
+async def asked_for_ever(api: HandledApi, *topics: ListOffsetsTopic, times: int = 3 * REPEATED_MIN) -> int:
     """Return how many of these requests were answered, every 100 ms one, before the connection closed."""
     call = ConnectionContext(version=7, client_id="", peer="", repeated=RepeatedRefusals())
     for count in range(times):
