@@ -25,7 +25,3 @@ def test_the_golden_groups_have_hashes_of_both_signs_and_the_smallest_one() -> N
     hashes = [hash_code for _, hash_code, _ in JAVA]
     assert min(hashes) == INT32_MIN
     assert sorted(hashes)[1] < 0 < max(hashes)
-
-
-def test_a_topic_of_one_partition_has_every_group_in_it() -> None:
-    assert {partition_of(group_id, 1) for group_id, _, _ in JAVA} == {0}

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord, UnknownGroupRecord
 from kraft.coordinator.group_record_codec import decode, encode, value_version
 from kraft.coordinator.group_records import (
-    ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -120,18 +117,6 @@ def test_a_value_of_a_newer_version_is_unknown_but_its_deletion_is_not(record_ty
     assert isinstance(decode(key, None), GroupRecord)
 
 
-def test_fields_that_a_newer_kafka_adds_are_skipped() -> None:
-    key = ConsumerGroupMetadataKey(group_id="group")
-    value = bytes.fromhex("0000 00000004 02 00 08 0000000000000009 07 03 616263")
-    expected = GroupRecord(key, ConsumerGroupMetadataValue(epoch=4, metadata_hash=9))
-    assert decode(encode(GroupRecord(key, None))[0], value) == expected
-
-
-def test_bytes_after_the_last_field_are_ignored_as_in_kafka() -> None:
-    for name, (key, value) in BYTES.items():
-        assert decode(key + b"\x00rest", None if value is None else value + b"\xff") == decode(*BYTES[name])
-
-
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
@@ -230,10 +215,3 @@ def test_what_is_written_is_read(key_kind: type[Message], value_kind: type[Messa
     value = random_message(value_kind, chance.choice(list(value_kind.versions)), chance)
     assert decode(*encode(GroupRecord(key, value))) == GroupRecord(key, value)
     assert decode(*encode(GroupRecord(key, None))) == GroupRecord(key, None)
-
-
-def test_a_record_with_any_number_of_elements_is_read() -> None:
-    topics = tuple(map(str, range(100_000)))
-    key = ConsumerGroupRegularExpressionKey(group_id="group", regular_expression=".*")
-    record = GroupRecord(key, ConsumerGroupRegularExpressionValue(topics=topics, version=1, timestamp=2))
-    assert decode(*encode(record)) == record

@@ -180,18 +180,6 @@ def test_nothing_moves_while_nothing_changes(
     assert assign_uniformly(holding(subscribers, assignment), partition_counts) == assignment
 
 
-def test_a_topic_that_is_no_longer_subscribed_to_is_given_up_and_the_rest_stays() -> None:
-    before = assign_uniformly(subscribers("m1", "m2"), {A: 4, B: 4})
-    after = assign_uniformly(
-        {
-            member_id: Subscriber(topics=frozenset({A}), partitions=partitions)
-            for member_id, partitions in before.items()
-        },
-        {A: 4, B: 4},
-    )
-    assert sizes(after) == [2, 2]
-
-
 # --- range -----------------------------------------------------------------------------------------------------------
 
 
@@ -199,12 +187,6 @@ def test_each_member_gets_a_run_of_each_topic_and_the_first_ones_get_one_more() 
     assignment = assign_ranges(subscribers("m1", "m2", topics=frozenset({A, B})), {A: 3, B: 3})
     assert assignment["m1"] == {(A, 0), (A, 1), (B, 0), (B, 1)}
     assert assignment["m2"] == {(A, 2), (B, 2)}
-
-
-def test_each_topic_is_split_among_its_own_subscribers() -> None:
-    members = subscribers("m1", topics=frozenset({A})) | subscribers("m2", topics=frozenset({A, B}))
-    assignment = assign_ranges(members, {A: 2, B: 2})
-    assert assignment == {"m1": {(A, 0)}, "m2": {(A, 1), (B, 0), (B, 1)}}
 
 
 @given(subscribers=members, partitions=st.integers(1, 12))

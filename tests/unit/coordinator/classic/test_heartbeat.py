@@ -25,16 +25,6 @@ def test_heartbeats_keep_the_session() -> None:
     assert coordinator.state is ClassicGroupState.EMPTY
 
 
-def test_while_a_rebalance_is_prepared_members_are_to_join_again_and_keep_their_sessions() -> None:
-    coordinator = Coordinator()
-    leader, follower = coordinator.stable()
-    coordinator.join(leader)
-    coordinator.advance(SESSION_MS - 1)
-    assert code(coordinator.heartbeat(follower)) is ErrorCode.REBALANCE_IN_PROGRESS
-    coordinator.advance(SESSION_MS - 1)
-    assert follower in coordinator.live.members
-
-
 def test_while_a_rebalance_is_completed_heartbeats_are_accepted() -> None:
     coordinator = Coordinator()
     member_id, _ = coordinator.join_with_id()

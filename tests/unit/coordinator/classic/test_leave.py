@@ -8,16 +8,6 @@ from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import Coordinator
 
 
-def test_the_last_member_that_leaves_leaves_an_empty_group_on_record() -> None:
-    coordinator = Coordinator()
-    (member_id,) = coordinator.stable(1)
-    assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
-    assert coordinator.state is ClassicGroupState.EMPTY
-    assert coordinator.recorded is not None
-    assert (coordinator.recorded.generation, coordinator.recorded.members) == (2, ())
-    assert coordinator.timers == {}
-
-
 def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     coordinator = Coordinator()
     leader, follower = coordinator.stable()
@@ -73,24 +63,6 @@ def test_an_id_that_was_given_out_may_leave_before_it_is_used() -> None:
     member_id = coordinator.answer(coordinator.join(), MemberIdRequired).member_id
     assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
     assert coordinator.state is ClassicGroupState.DEAD
-
-
-def test_a_rebalance_goes_on_once_the_member_that_it_waits_for_has_left() -> None:
-    coordinator = Coordinator()
-    leader, follower = coordinator.stable()
-    ticket = coordinator.join(leader)
-    coordinator.leave(LeavingMember(member_id=follower))
-    assert coordinator.answer(ticket, JoinedGroup).generation == 2
-
-
-def test_an_initial_delay_is_kept_when_a_member_leaves() -> None:
-    coordinator = Coordinator()
-    first, _ = coordinator.join_with_id()
-    _, ticket = coordinator.join_with_id()
-    coordinator.leave(LeavingMember(member_id=first))
-    assert coordinator.waits(ticket)
-    coordinator.advance(6_000)
-    assert coordinator.answer(ticket, JoinedGroup).generation == 1
 
 
 def test_requests_of_a_member_that_is_removed_are_answered() -> None:

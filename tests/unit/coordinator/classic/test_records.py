@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import GroupDeleted, HeartbeatAccepted, JoinedGroup, MemberIdRequired
+from kraft.coordinator.classic.messages import GroupDeleted, HeartbeatAccepted, MemberIdRequired
 from kraft.coordinator.classic.records import recorded_group
 from kraft.coordinator.group_records import GroupMetadataValue, MemberMetadata
-from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator, protocols
+from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator
 
 
 def recorded(*members: MemberMetadata, protocol: str | None = "range", leader: str | None = None) -> GroupMetadataValue:
@@ -35,15 +35,6 @@ def test_a_loaded_group_is_stable_and_its_members_have_new_sessions() -> None:
     assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
 
 
-def test_a_loaded_group_without_members_is_empty() -> None:
-    coordinator = Coordinator()
-    coordinator.stable(1)
-    coordinator.advance(SESSION_MS)
-    coordinator.load()
-    assert coordinator.state is ClassicGroupState.EMPTY
-    assert coordinator.live.generation == 2
-
-
 def test_a_recorded_group_that_never_had_members_exists_until_it_is_deleted() -> None:
     coordinator = Coordinator()
     coordinator.recorded = recorded()
@@ -54,29 +45,6 @@ def test_a_recorded_group_that_never_had_members_exists_until_it_is_deleted() ->
     assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.delete() == GroupDeleted()
     assert coordinator.recorded is None
-
-
-def test_of_a_loaded_group_only_the_selected_protocol_is_known_so_that_a_member_with_more_rebalances() -> None:
-    coordinator = Coordinator()
-    _, follower = coordinator.stable(protocols=protocols("range", "sticky"))
-    coordinator.load()
-    assert dict(coordinator.live.supporters) == {"range": 2}
-    assert coordinator.waits(coordinator.join(follower, protocols=protocols("range", "sticky")))
-
-
-def test_members_of_a_rebalance_that_was_not_recorded_are_unknown_after_loading() -> None:
-    coordinator = Coordinator()
-    members = coordinator.stable(1)
-    newcomer, _ = coordinator.join_with_id()
-    coordinator.load()
-    assert list(coordinator.live.members) == members
-    assert newcomer not in coordinator.live.members
-    assert coordinator.answer(coordinator.join(members[0]), JoinedGroup).generation == 2
-
-
-def test_a_recorded_member_without_a_rebalance_timeout_has_its_session_timeout() -> None:
-    group = recorded_group(GROUP, recorded(recorded_member("a")))
-    assert group.members["a"].rebalance_timeout_ms == SESSION_MS
 
 
 def test_a_recorded_leader_that_is_no_member_is_replaced() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import JoinedGroup, SyncedGroup
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, SESSION_MS, Coordinator, protocols
 
 
@@ -76,19 +76,6 @@ def test_a_static_member_that_comes_back_with_another_protocol_causes_a_rebalanc
     assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
-def test_the_earlier_member_id_is_fenced_in_every_request() -> None:
-    coordinator = Coordinator()
-    members = stable_static(coordinator, "a", "b")
-    coordinator.join(group_instance_id="a")
-    old_id, fenced = members["a"], ErrorCode.FENCED_INSTANCE_ID
-    assert coordinator.refusal(coordinator.join(old_id, group_instance_id="a")) is fenced
-    assert coordinator.refusal(coordinator.sync(old_id, group_instance_id="a")) is fenced
-    heartbeat = coordinator.heartbeat(old_id, instance="a")
-    assert isinstance(heartbeat, Refusal)
-    assert heartbeat.error_code is fenced
-    assert coordinator.refusal(coordinator.sync(old_id)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_an_unknown_instance_id_with_a_member_id_is_refused() -> None:
     coordinator = Coordinator()
     members = stable_static(coordinator, "a")
@@ -116,34 +103,6 @@ def test_while_a_rebalance_is_completed_a_static_member_that_comes_back_begins_a
     assert coordinator.refusal(waiting) is ErrorCode.FENCED_INSTANCE_ID
     assert coordinator.waits(ticket)
     assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
-
-
-def test_a_static_member_that_comes_back_before_it_has_synced_still_has_to_sync() -> None:
-    coordinator = Coordinator()
-    for instance in ("a", "b"):
-        coordinator.join(group_instance_id=instance)
-    coordinator.advance(6_000)
-    leader = coordinator.live.leader
-    assert leader is not None
-    coordinator.sync(leader)
-    instance = follower_of(coordinator, dict(coordinator.live.static_members))
-    back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinedGroup)
-    assert list(coordinator.live.pending_syncs) == [back.member_id]
-
-
-def test_a_rebalance_goes_on_without_a_static_member_but_keeps_its_place() -> None:
-    coordinator = Coordinator()
-    members = stable_static(coordinator, "a", "b")
-    away = leader_of(coordinator, members)
-    present = follower_of(coordinator, members)
-    changed = protocols("range", topics="payments")
-    ticket = coordinator.join(members[present], group_instance_id=present, protocols=changed, session_timeout_ms=90_000)
-    for _ in range(REBALANCE_MS // 5_000):
-        coordinator.heartbeat(members[away], instance=away)
-        coordinator.advance(5_000)
-    joined = coordinator.answer(ticket, JoinedGroup)
-    assert joined.leader == members[present]
-    assert len(joined.members) == 2
 
 
 def test_without_any_member_back_a_rebalance_waits_for_the_sessions_to_end() -> None:

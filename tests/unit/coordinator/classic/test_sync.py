@@ -22,46 +22,6 @@ def completing(members: int = 2, **fields: int) -> tuple[Coordinator, str, list[
     return coordinator, leader, [member_id for member_id in joined if member_id != leader]
 
 
-def test_followers_wait_for_the_assignment_of_the_leader() -> None:
-    coordinator, leader, (follower,) = completing()
-    waiting = coordinator.sync(follower)
-    assert coordinator.waits(waiting)
-    ticket = coordinator.sync(leader, assignments={leader: b"left", follower: b"right"})
-    assert coordinator.answer(ticket, SyncedGroup).assignment == b"left"
-    assert coordinator.answer(waiting, SyncedGroup).assignment == b"right"
-    assert coordinator.state is ClassicGroupState.STABLE
-
-
-def test_a_follower_that_comes_after_the_leader_gets_its_assignment_at_once() -> None:
-    coordinator, leader, (follower,) = completing()
-    coordinator.sync(leader, assignments={follower: b"right"})
-    assert coordinator.answer(coordinator.sync(follower), SyncedGroup).assignment == b"right"
-    assert coordinator.answer(coordinator.sync(follower), SyncedGroup).assignment == b"right"
-
-
-def test_a_member_that_the_leader_leaves_out_is_assigned_nothing_and_a_stranger_is_ignored() -> None:
-    coordinator, leader, (follower,) = completing()
-    coordinator.sync(leader, assignments={leader: b"all", "stranger": b"some"})
-    assert coordinator.answer(coordinator.sync(follower), SyncedGroup).assignment == b""
-    assert coordinator.live.members.keys() == {leader, follower}
-
-
-def test_an_assignment_of_a_follower_is_not_taken_up() -> None:
-    coordinator, _, (follower,) = completing()
-    assert coordinator.waits(coordinator.sync(follower, assignments={follower: b"all"}))
-    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
-
-
-def test_a_generation_is_written_once_with_the_assignment_and_not_before() -> None:
-    coordinator, leader, (follower,) = completing()
-    assert coordinator.records == []
-    coordinator.sync(leader, assignments={leader: b"left", follower: b"right"})
-    (value,) = coordinator.records
-    assert value is not None
-    assert (value.generation, value.protocol, value.leader) == (1, "range", leader)
-    assert {each.member_id: each.assignment for each in value.members} == {leader: b"left", follower: b"right"}
-
-
 def test_a_sync_that_is_sent_again_takes_the_place_of_the_first_one() -> None:
     coordinator, leader, (follower,) = completing()
     first, second = coordinator.sync(follower), coordinator.sync(follower)
@@ -90,13 +50,6 @@ def test_a_sync_of_another_member_generation_or_protocol_is_refused(
     assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
-def test_while_a_rebalance_is_prepared_a_sync_is_refused() -> None:
-    coordinator = Coordinator()
-    leader, follower = coordinator.stable()
-    coordinator.join(leader)
-    assert coordinator.refusal(coordinator.sync(follower)) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
 def test_a_group_that_is_empty_or_does_not_exist_has_nothing_to_sync() -> None:
     coordinator = Coordinator()
     assert coordinator.refusal(coordinator.sync("someone", 0)) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -123,11 +76,3 @@ def test_a_member_that_never_syncs_is_removed_from_a_stable_group() -> None:
     assert list(coordinator.live.members) == [leader]
     assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.refusal(coordinator.sync(follower)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_once_all_have_synced_the_time_to_sync_has_no_effect() -> None:
-    coordinator, leader, (follower,) = completing(session_timeout_ms=REBALANCE_MS * 2)
-    coordinator.sync(leader)
-    coordinator.sync(follower)
-    coordinator.advance(REBALANCE_MS)
-    assert coordinator.state is ClassicGroupState.STABLE

@@ -37,19 +37,6 @@ def test_what_a_leaving_member_owned_goes_to_the_others() -> None:
     assert group.heartbeat("m2", 3).assignment == partitions("a", 0, 1, 2, 3)
 
 
-def test_the_last_member_leaves_an_empty_group() -> None:
-    group = Coordinator(a=1)
-    group.join("m1", "a")
-    group.heartbeat("m1", -1)
-    assert group.group.state is ConsumerGroupState.EMPTY
-    assert group.group.epoch == 3
-    assert group.timers == {}
-
-
-def test_an_unknown_member_cannot_leave() -> None:
-    assert pair().refusal("m9", -1) == "UNKNOWN_MEMBER_ID"
-
-
 def test_a_member_without_heartbeats_is_removed_at_the_end_of_its_session() -> None:
     group = pair()
     group.end(SessionTimeout(GROUP, "m1"))
@@ -95,24 +82,6 @@ def test_a_group_that_was_loaded_gives_its_members_the_whole_time_again() -> Non
 # --- static members --------------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_returns_under_another_member_id_to_what_it_had_and_nobody_rebalances() -> None:
-    group = static()
-    group.join("m2", "a")
-    group.settle()
-    had, epoch = group.member("m1").assigned, group.group.epoch
-    left = group.heartbeat("m1", LEFT_STATIC_EPOCH, instance_id="i1")
-    assert (left.member_id, left.member_epoch) == ("m1", LEFT_STATIC_EPOCH)
-    assert group.group.epoch == epoch
-    assert SessionTimeout(GROUP, "m1") in group.timers
-
-    back = group.join("m3", "a", instance_id="i1")
-    assert (back.member_epoch, back.assignment) == (epoch, had)
-    assert group.group.epoch == epoch
-    assert sorted(group.group.members) == ["m2", "m3"]
-    assert set(group.timers) == {SessionTimeout(GROUP, "m2"), SessionTimeout(GROUP, "m3")}
-    assert group.refusal("m1", epoch, instance_id="i1") == "FENCED_INSTANCE_ID"
-
-
 def test_a_static_member_returns_under_its_own_member_id() -> None:
     group = static()
     group.heartbeat("m1", LEFT_STATIC_EPOCH, instance_id="i1")
@@ -139,13 +108,6 @@ def test_a_static_member_that_missed_the_response_to_its_join_joins_again() -> N
     group = static()
     assert group.join("m1", "a", instance_id="i1").assignment == partitions("a", 0, 1)
     assert group.group.epoch == 2
-
-
-def test_an_unknown_instance_id_and_another_members_one_are_refused() -> None:
-    group = static()
-    for epoch in (1, -1, -2):
-        assert group.refusal("m1", epoch, instance_id="i9") == "UNKNOWN_MEMBER_ID"
-        assert group.refusal("m2", epoch, instance_id="i1") == "FENCED_INSTANCE_ID"
 
 
 def test_a_static_member_that_has_left_for_a_while_is_fenced_if_it_goes_on() -> None:

@@ -2,13 +2,9 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from msgspec.structs import replace
-
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, MemberState, ResolvedRegex
-from kraft.coordinator.group_record import GroupRecord
-from kraft.coordinator.group_records import ConsumerGroupCurrentMemberAssignmentValue
 from tests.unit.coordinator.consumer.coordinator import GROUP, compacted, partitions, replayed
 
 MEMBER = ConsumerGroupMember(
@@ -75,27 +71,3 @@ def test_nothing_is_left_of_a_group_that_was_deleted() -> None:
     assert replayed(log) is None
     assert replayed(compacted(log)) is None
     assert all(record.value is None for record in compacted(log))
-
-
-def test_a_partition_belongs_to_its_next_owner_although_the_record_that_gave_it_up_comes_later() -> None:
-    taken = partitions("a", 1)
-    taker = ConsumerGroupMember(member_id="m2", epoch=8, assigned=taken, assignment_epochs=dict.fromkeys(taken, 8))
-    giver = replace(MEMBER, pending_revocation=NO_PARTITIONS)
-    group = replayed([*ALL, records.current_assignment(GROUP, taker), records.current_assignment(GROUP, giver)])
-    assert group is not None
-    assert group.owners == dict.fromkeys(giver.owned, "m1") | dict.fromkeys(taker.owned, "m2")
-
-
-def test_a_state_of_a_newer_version_is_reconciled_again() -> None:
-    value = ALL[3].value
-    assert isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
-    newer = ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=value.member_epoch,
-        previous_member_epoch=value.previous_member_epoch,
-        state=9,
-        assigned_partitions=value.assigned_partitions,
-        partitions_pending_revocation=value.partitions_pending_revocation,
-    )
-    group = replayed([*ALL[:3], GroupRecord(ALL[3].key, newer)])
-    assert group is not None
-    assert group.members["m1"].state is MemberState.UNRELEASED_PARTITIONS

@@ -48,25 +48,6 @@ def test_a_topic_that_is_found_later_is_assigned() -> None:
     assert group.member("m1").assigned == partitions("a", 0, 1) | partitions("c", 0)
 
 
-def test_a_second_subscriber_of_a_resolved_expression_gets_its_share_at_once() -> None:
-    group = subscribed()
-    resolve(group, all={"a"})
-    group.settle()
-    epoch = group.group.epoch
-    group.join("m2", topics=None, topic_regex="all")
-    assert group.group.epoch == epoch + 1
-    group.settle()
-    assert len(group.member("m2").assigned) == 1
-
-
-def test_names_and_an_expression_add_up() -> None:
-    group = Coordinator(a=1, b=1)
-    group.join("m1", "b", topic_regex="all")
-    resolve(group, all={"a"})
-    group.settle()
-    assert group.member("m1").assigned == partitions("a", 0) | partitions("b", 0)
-
-
 def test_what_was_resolved_is_deleted_with_the_last_subscriber() -> None:
     group = subscribed()
     group.join("m2", topics=None, topic_regex="all")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraft.coordinator.consumer.group import ConsumerGroupState
 from kraft.coordinator.consumer.requests import AssignmentTimer
 from kraft.coordinator.consumer.settings import GroupSettings
-from kraft.coordinator.consumer.targets import wait_ms
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator, partitions
 
 INTERVAL_MS = 1_000
@@ -23,29 +22,6 @@ def test_the_first_assignment_of_a_group_does_not_wait() -> None:
     joined = group.join("m1", "a")
     assert (joined.member_epoch, joined.assignment) == (2, partitions("a", 0, 1))
     assert group.group.assignment_ms == START_MS
-
-
-def test_a_member_that_joins_in_between_is_in_the_last_epoch_and_gets_nothing_yet() -> None:
-    group = batching(a=2)
-    group.join("m1", "a")
-    group.now_ms += INTERVAL_MS - 1
-    joined = group.join("m2", "a")
-    assert (joined.member_epoch, joined.assignment) == (2, frozenset())
-    assert group.group.state is ConsumerGroupState.ASSIGNING
-    assert group.heartbeat("m1", 2).assignment is None
-
-
-def test_changes_in_between_share_the_next_assignment() -> None:
-    group = batching(a=4)
-    group.join("m1", "a")
-    for member_id in ("m2", "m3", "m4"):
-        group.join(member_id, "a")
-    assert (group.group.epoch, group.group.assignment_epoch) == (5, 2)
-    group.now_ms += INTERVAL_MS
-    group.settle()
-    assert (group.group.epoch, group.group.assignment_epoch) == (5, 5)
-    assert sorted(group.owners().values()) == ["m1", "m2", "m3", "m4"]
-    assert group.group.assignment_ms == START_MS + INTERVAL_MS
 
 
 def test_a_member_gives_up_what_it_has_unsubscribed_from_before_the_next_assignment() -> None:
@@ -72,14 +48,6 @@ def test_the_first_member_of_a_group_may_wait_for_its_expression_in_the_first_ep
     assert (joined.member_epoch, joined.assignment) == (1, frozenset())
     assert (group.group.epoch, group.group.assignment_epoch) == (1, 1)
     assert group.group.state is ConsumerGroupState.STABLE
-
-
-def test_no_assignment_waits_longer_than_the_interval_if_the_clock_goes_back() -> None:
-    group = batching()
-    context = group.context()
-    assert wait_ms(START_MS - 400, context, group.settings) == 600
-    assert wait_ms(START_MS - INTERVAL_MS, context, group.settings) == 0
-    assert wait_ms(START_MS + 3_600_000, context, group.settings) == 0
 
 
 def test_a_large_assignment_is_left_to_a_run() -> None:

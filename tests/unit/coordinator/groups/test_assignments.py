@@ -8,7 +8,7 @@ import pytest
 
 from kraft.coordinator.consumer.assignment_run import AssignmentRun, GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import AssignmentTimer, HeartbeatResponse
+from kraft.coordinator.consumer.requests import HeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.assignments import AFTER_A_FAILURE_MS
 from kraft.coordinator.groups.settings import GroupShardSettings
@@ -59,28 +59,6 @@ def shard() -> Offloading:
     return Offloading()
 
 
-def test_members_wait_in_the_first_epoch_and_get_their_partitions_after_the_run(shard: Offloading) -> None:
-    response = shard.join_consumer("m")
-    assert (response.member_epoch, response.assignment) == (1, frozenset())
-    shard.finish(shard.run())
-    assert (shard.group.epoch, shard.group.assignment_epoch, shard.group.assignment_ms) == (2, 2, shard.now_ms)
-    response = shard.join_consumer("m", member_epoch=1)
-    assert (response.member_epoch, response.assignment) == (2, partitions("orders", 0, 1, 2, 3))
-
-
-def test_a_group_has_one_run_at_a_time_and_the_next_one_after_the_interval(shard: Offloading) -> None:
-    run = shard.joined("m")
-    shard.join_consumer("n")
-    shard.advance(INTERVAL_MS * 5)
-    assert shard.work == []
-    shard.finish(run)
-    assert (shard.group.epoch, shard.group.assignment_epoch) == (3, 2), "it is the assignment of the run's epoch"
-    assert shard.timers[AssignmentTimer(GROUP)] == shard.now_ms + INTERVAL_MS
-    shard.finish(shard.run())
-    assert (shard.group.epoch, shard.group.assignment_epoch) == (3, 3)
-    assert {len(target) for target in shard.group.targets.values()} == {2}
-
-
 def test_a_member_that_leaves_during_the_run_gets_no_target(shard: Offloading) -> None:
     run = shard.joined("m", "n")
     shard.leave_consumer("n")
@@ -127,21 +105,6 @@ def test_a_run_is_dropped_by_the_coordinator_that_was_loaded_since(shard: Offloa
     assert shard.group.assignment_epoch == 1
     shard.finish(shard.run())
     assert shard.group.assignment_epoch == 2
-
-
-def test_a_run_is_dropped_after_an_assignment_of_a_later_epoch(shard: Offloading) -> None:
-    run = shard.joined("m", "n")
-    first, *rest = run.commands()
-    assert shard.take(first) is True
-    shard.leave_consumer("n")
-    shard.replace_settings(GroupSettings(assignment_interval_ms=INTERVAL_MS))
-    shard.join_consumer("m", member_epoch=1)
-    assert (shard.group.epoch, shard.group.assignment_epoch) == (4, 4), "the group is small now"
-    targets = dict(shard.group.targets)
-    assert {shard.take(each) for each in rest} == {False}
-    assert shard.group.assignment_epoch == 4
-    assert dict(shard.group.targets) == targets
-    assert GROUP not in shard.volatile.assigning
 
 
 def test_after_a_run_that_has_failed_the_next_one_waits(shard: Offloading) -> None:

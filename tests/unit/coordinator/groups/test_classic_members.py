@@ -16,7 +16,6 @@ from kraft.coordinator.classic.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from kraft.coordinator.consumer.group import MemberState
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
@@ -24,7 +23,7 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.consumer.coordinator import image_of, partitions
-from tests.unit.coordinator.groups.coordinator import AT_ONCE, GROUP, SESSION_MS, Coordinator, joining, replayed
+from tests.unit.coordinator.groups.coordinator import AT_ONCE, GROUP, SESSION_MS, Coordinator, joining
 from tests.unit.coordinator.groups.migrating_clients import ClassicClient, subscription_of
 
 KEEPING = replace(AT_ONCE, migration_policy=MigrationPolicy.UPGRADE)
@@ -58,20 +57,6 @@ class Mixed:
         return response.error_code if isinstance(response, Refusal) else ErrorCode.NONE
 
 
-def test_a_member_joins_leads_nobody_and_is_told_its_assignment() -> None:
-    mixed = Mixed()
-    assert mixed.joined == JoinedGroup(
-        member_id="old", generation=3, protocol_type="consumer", protocol="range", leader=""
-    )
-    synced = mixed.sync(protocol_type="consumer", protocol="range")
-    assert isinstance(synced, SyncedGroup)
-    assert (synced.protocol_type, synced.protocol) == ("consumer", "range")
-    assert decode_assignment(synced.assignment).assigned_partitions == (), "the other member still has everything"
-    member = mixed.shard.groups.consumer[GROUP].members["old"]
-    assert member.state is MemberState.UNRELEASED_PARTITIONS
-    assert replayed(mixed.shard.log) == mixed.shard.groups
-
-
 def test_a_member_joins_again_once_its_partitions_are_free() -> None:
     mixed = Mixed()
     mixed.sync()
@@ -99,18 +84,6 @@ def test_a_new_member_without_an_id_is_given_one_to_join_with() -> None:
     assert given
     assert shard.groups is before
     assert shard.answer(shard.join(member_id_required=False, **offering()), JoinedGroup).member_id
-
-
-def test_the_session_is_the_members_own() -> None:
-    mixed = Mixed(KEEPING, session_timeout_ms=7_000)
-    mixed.sync()
-    mixed.shard.advance(6_999)
-    mixed.heartbeat()
-    mixed.shard.advance(6_999)
-    assert "old" in mixed.shard.groups.consumer[GROUP].members
-    mixed.shard.advance(1)
-    assert mixed.shard.groups.consumer[GROUP].members.keys() == {"new"}
-    assert SessionTimeout(GROUP, "old") not in mixed.shard.timers
 
 
 def test_another_coordinator_goes_on_with_the_members() -> None:
@@ -185,14 +158,6 @@ def test_a_member_may_change_its_protocol_under_its_id() -> None:
     assert SyncTimeout(GROUP, "old") not in mixed.shard.timers
     mixed.join("old")
     assert mixed.shard.groups.consumer[GROUP].members["old"].classic is not None
-
-
-def test_a_classic_member_takes_the_place_of_one_that_subscribes_by_a_regex() -> None:
-    shard = Coordinator(KEEPING)
-    shard.join_consumer("new", topics=None, topic_regex="ord.*", instance_id="i")
-    shard.answer(shard.join(group_instance_id="i", **offering()), JoinedGroup)
-    (member,) = shard.groups.consumer[GROUP].members.values()
-    assert (member.topics, member.topic_regex) == (frozenset({"orders"}), "")
 
 
 def test_a_group_of_classic_members_alone_notices_new_partitions() -> None:

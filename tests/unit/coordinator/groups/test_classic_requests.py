@@ -7,14 +7,13 @@ from kraft.coordinator.classic.messages import (
     LeaveGroup,
     LeavingMember,
     LeftGroup,
-    MemberIdRequired,
     SyncGroup,
 )
 from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.groups.queries import describe_classic
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
-from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining, replayed
+from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining
 
 
 def test_a_member_joins_syncs_and_sends_heartbeats() -> None:
@@ -29,19 +28,6 @@ def test_a_classic_member_cannot_join_a_consumer_group_that_has_members_if_no_mi
     shard.join_consumer()
     assert shard.refusal(joining()) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert GROUP in shard.groups.consumer
-
-
-def test_an_empty_consumer_group_becomes_classic_in_one_batch() -> None:
-    shard = Coordinator()
-    shard.join_consumer()
-    shard.commit(member_id="m", generation=2)
-    shard.leave_consumer()
-    shard.answer(shard.join(), MemberIdRequired)
-    assert GROUP not in shard.groups.consumer
-    assert replayed(shard.log) == shard.groups
-    assert shard.committed() == 5
-    shard.stable()
-    assert shard.groups.classic.keys() == {GROUP}
 
 
 def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is() -> None:

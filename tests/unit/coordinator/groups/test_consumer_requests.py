@@ -5,7 +5,6 @@ from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.group import ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
-from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.replicated import regexes_in_use, unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings
@@ -33,16 +32,6 @@ def test_a_request_is_checked_before_its_group() -> None:
     assert shard.refusal(joining_consumer(server_assignor="best")) is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_an_empty_classic_group_takes_the_consumer_protocol_and_keeps_its_offsets() -> None:
-    shard = Coordinator()
-    shard.empty_classic()
-    shard.commit(offset=7)
-    shard.join_consumer()
-    assert GROUP not in shard.groups.classic
-    assert replayed(shard.log) == shard.groups
-    assert shard.committed() == 7
-
-
 def test_only_a_join_changes_the_kind_of_an_empty_group() -> None:
     shard = Coordinator()
     shard.empty_classic()
@@ -58,18 +47,6 @@ def test_ids_given_out_for_a_classic_group_become_unknown_with_it() -> None:
     shard.join_consumer()
     assert SessionTimer(GROUP, member_id) not in shard.timers
     assert not shard.volatile.classic
-
-
-def test_a_group_has_its_own_settings() -> None:
-    def own(group_id: str) -> GroupSettings:
-        return GroupSettings(heartbeat_interval_ms=len(group_id), session_timeout_ms=60_000)
-
-    shard = Coordinator(GroupShardSettings(consumer_group=own))
-    assert shard.join_consumer(group_id="four").heartbeat_interval_ms == 4
-    shard.advance(59_999)
-    assert shard.groups.consumer["four"].members
-    shard.advance(1)
-    assert not shard.groups.consumer["four"].members
 
 
 def test_a_regex_is_checked_when_the_first_member_comes_with_it() -> None:

@@ -7,13 +7,10 @@ import pytest
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.classic.messages import (
-    HeartbeatAccepted,
     JoinedGroup,
     LeaveGroup,
     LeavingMember,
     OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
 )
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer
@@ -24,11 +21,7 @@ from tests.unit.coordinator.consumer.coordinator import partitions
 from tests.unit.coordinator.groups.coordinator import (
     AT_ONCE,
     GROUP,
-    REBALANCE_MS,
-    SESSION_MS,
     Coordinator,
-    names,
-    replayed,
 )
 from tests.unit.coordinator.groups.migrating_clients import ClassicClient, Client, ConsumerClient, subscription_of
 
@@ -60,36 +53,6 @@ def recorded_assignments(shard: Coordinator) -> dict[str, Partitions]:
         member.member_id: partitions_of(decode_assignment(member.assignment).assigned_partitions, shard.image)
         for member in shard.groups.classic[GROUP].members
     }
-
-
-def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind_in_one_batch() -> None:
-    shard, old, new = mixed()
-    before, epoch, assigned = len(shard.log), shard.groups.consumer[GROUP].epoch, old.owned
-    new.leave()
-    assert names(shard.log[before:]) == [
-        "-CurrentMemberAssignment",
-        "-CurrentMemberAssignment",
-        "-TargetAssignmentMember",
-        "-TargetAssignmentMember",
-        "-TargetAssignmentMetadata",
-        "-MemberMetadata",
-        "-MemberMetadata",
-        "-Metadata",
-        "GroupMetadata",
-    ]
-    recorded = shard.groups.classic[GROUP]
-    (member,) = recorded.members
-    assert (recorded.protocol_type, recorded.protocol, recorded.generation) == ("consumer", "range", epoch)
-    assert (member.member_id, member.session_timeout, member.rebalance_timeout) == (
-        old.member_id,
-        SESSION_MS,
-        REBALANCE_MS,
-    )
-    assert partitions_of(decode_assignment(member.assignment).assigned_partitions, shard.image) == assigned
-    assert shard.volatile.classic[GROUP].state is ClassicGroupState.PREPARING_REBALANCE
-    assert replayed(shard.log) == shard.groups
-    run(shard, old)
-    assert shard.volatile.classic[GROUP].generation == epoch + 1
 
 
 def test_the_timers_of_the_members_become_those_of_the_classic_group() -> None:
@@ -135,21 +98,6 @@ def test_a_static_member_that_is_expected_back_keeps_the_group_as_it_is() -> Non
     again = ConsumerClient(shard, "again", "i")
     run(shard, old, again)
     assert GROUP in shard.groups.consumer
-
-
-def test_a_static_member_that_returns_by_the_classic_protocol_downgrades_the_group_without_a_rebalance() -> None:
-    shard = Coordinator()
-    old, new = ClassicClient(shard, "old", cooperative=False), ConsumerClient(shard, "new", "i")
-    run(shard, old, new)
-    owned = new.owned
-    joined = shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinedGroup)
-    group = shard.volatile.classic[GROUP]
-    assert group.state is ClassicGroupState.STABLE
-    assert group.members.keys() == {old.member_id, joined.member_id}
-    sync = SyncGroup(group_id=GROUP, member_id=joined.member_id, group_instance_id="i", generation=joined.generation)
-    synced = shard.answer(shard.request(sync), SyncedGroup)
-    assert partitions_of(decode_assignment(synced.assignment).assigned_partitions, shard.image) == owned
-    assert isinstance(shard.classic_heartbeat(old.member_id, generation=old.generation), HeartbeatAccepted)
 
 
 def test_the_only_member_returns_by_the_classic_protocol() -> None:
@@ -198,14 +146,6 @@ def test_a_group_that_must_not_become_classic_goes_on_with_its_classic_members(s
     assert GROUP in shard.groups.consumer
     run(shard, old)
     assert shard.groups.consumer[GROUP].members.keys() == {old.member_id}
-
-
-def test_a_group_without_members_stays_what_it_is() -> None:
-    shard, old, new = mixed()
-    old.leave()
-    new.leave()
-    assert GROUP in shard.groups.consumer
-    assert not shard.groups.consumer[GROUP].members
 
 
 def test_another_coordinator_goes_on_with_the_rebalance() -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from kraft.coordinator.classic.messages import (
     JoinedGroup,
     LeaveGroup,
     LeavingMember,
-    OfferedProtocol,
     SyncGroup,
 )
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
@@ -23,16 +20,13 @@ from kraft.coordinator.group_events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.consumer.coordinator import image_of, partitions
 from tests.unit.coordinator.groups.coordinator import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,
     Coordinator,
-    subscription,
 )
-from tests.unit.coordinator.groups.migrating_clients import ClassicClient, ConsumerClient
 
 
 def assignment(topic: str, *numbers: int) -> bytes:
@@ -154,41 +148,10 @@ def test_a_rebalance_without_syncs_is_restarted() -> None:
     assert completed == ("completed", 2, 0, 0)
 
 
-def test_a_classic_static_member_that_comes_back_replaces_itself_without_a_rebalance() -> None:
-    shard = Coordinator()
-    ticket = shard.join(group_instance_id="one")
-    shard.advance(3_000)
-    old_id = shard.answer(ticket, JoinedGroup).member_id
-    sync(shard, old_id)
-    told(shard)
-    new_id = shard.answer(shard.join(group_instance_id="one"), JoinedGroup).member_id
-    assert told(shard) == [("replaced", old_id, new_id)]
-
-
 def test_the_partitions_of_assignments_of_another_form_are_not_counted() -> None:
     shard = Coordinator()
     shard.stable()
     assert told(shard)[-1] == ("completed", 1, 1, None)
-
-
-def test_a_refused_request_tells_nothing() -> None:
-    shard = Coordinator()
-    shard.stable()
-    told(shard)
-    offered = (OfferedProtocol("other", subscription("orders")),)
-    assert shard.answer(shard.join(protocols=offered), object)
-    leave(shard, "nobody")
-    assert told(shard) == []
-
-
-def test_a_load_tells_nothing() -> None:
-    shard = Coordinator()
-    shard.stable("classic")
-    shard.join_consumer()
-    shard.join_consumer("n")
-    told(shard)
-    shard.load()
-    assert told(shard) == []
 
 
 # --- groups of the consumer protocol ---------------------------------------------------------------------------------
@@ -198,42 +161,6 @@ def test_the_rebalance_of_a_single_member_is_one_decision() -> None:
     shard = Coordinator()
     epoch = shard.join_consumer().member_epoch
     assert told(shard) == [("joined", "m"), ("started", epoch, "member m joined", 1), ("completed", epoch, 1, 2)]
-
-
-def test_a_rebalance_is_complete_when_every_member_has_what_it_is_assigned() -> None:
-    shard = Coordinator()
-    first = shard.join_consumer().member_epoch
-    told(shard)
-    second = shard.join_consumer("n").member_epoch
-    assert told(shard) == [("joined", "n"), ("started", second, "member n joined", 2)]
-    kept = beat(shard, "m", first, 0, 1).assignment
-    assert kept is not None
-    (number,) = (each for _, each in kept)
-    beat(shard, "m", first, number)
-    assert told(shard) == [], "n has not got what m has given up"
-    beat(shard, "n", second)
-    assert told(shard) == [("completed", second, 2, 2)]
-
-
-def test_members_that_join_during_a_rebalance_are_part_of_it() -> None:
-    shard = Coordinator(orders=3)
-    shard.join_consumer()
-    shard.join_consumer("n")
-    told(shard)
-    shard.join_consumer("o")
-    assert told(shard) == [("joined", "o")]
-
-
-def test_a_member_leaves_and_the_others_rebalance() -> None:
-    shard = Coordinator()
-    epoch = shard.join_consumer().member_epoch
-    told(shard)
-    shard.leave_consumer()
-    assert told(shard) == [
-        ("left", "m", "its client has closed it"),
-        ("started", epoch + 1, "member m left", 0),
-        ("completed", epoch + 1, 0, 0),
-    ]
 
 
 def test_a_member_without_heartbeats_is_removed() -> None:
@@ -272,53 +199,3 @@ def test_a_changed_subscription_and_changed_topics_are_reasons() -> None:
     beat(shard, "m", epoch + 1, 0, 1)
     why = "topics that the group subscribes to, or their partitions, have changed"
     assert told(shard) == [("started", epoch + 2, why, 1), ("completed", epoch + 2, 1, 5)]
-
-
-def test_a_static_member_is_away_and_comes_back_without_a_rebalance() -> None:
-    shard = Coordinator()
-    shard.join_consumer(instance_id="one")
-    told(shard)
-    away = Heartbeat(group_id=GROUP, member_id="m", member_epoch=-2, instance_id="one")
-    shard.request(away)
-    assert told(shard) == [("away", "m")]
-    shard.join_consumer("n", instance_id="one")
-    assert told(shard) == [("replaced", "m", "n")]
-    shard.request(replace(away, member_id="n"))
-    shard.advance(45_000)
-    assert [each[:2] for each in told(shard)[:2]] == [("away", "n"), ("removed", "n")]
-
-
-def test_a_heartbeat_that_changes_nothing_tells_nothing() -> None:
-    shard = Coordinator()
-    epoch = shard.join_consumer().member_epoch
-    told(shard)
-    beat(shard, "m", epoch, 0, 1)
-    assert shard.refusal(Heartbeat(group_id=GROUP, member_id="m", member_epoch=7)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert told(shard) == []
-
-
-# --- groups that change their protocol -------------------------------------------------------------------------------
-
-
-def test_an_upgrade_and_a_downgrade_are_rebalances() -> None:
-    shard = Coordinator()
-    old = ClassicClient(shard, "old", cooperative=False)
-    for _ in range(40):
-        old.step()
-        shard.advance(100)
-    told(shard)
-    new = ConsumerClient(shard, "new")
-    for _ in range(40):
-        old.step()
-        new.step()
-        shard.advance(100)
-    events = told(shard)
-    assert [each[0] for each in events] == ["joined", "started", "completed"]
-    assert events[-1][2:] == (2, 2)
-    new.leave()
-    assert [each[0] for each in told(shard)] == ["left", "started"]
-    for _ in range(40):
-        old.step()
-        shard.advance(100)
-    (completed,) = told(shard)
-    assert (completed[0], *completed[2:]) == ("completed", 1, 2)

@@ -5,12 +5,6 @@ from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.groups.coordinator import GROUP, SESSION_MS, Coordinator
 
 
-def test_a_commit_without_a_generation_makes_a_simple_group() -> None:
-    shard = Coordinator()
-    assert shard.commit(offset=7) is ErrorCode.NONE
-    assert shard.committed() == 7
-
-
 def test_a_commit_with_a_generation_needs_a_group() -> None:
     shard = Coordinator()
     assert shard.commit(member_id="m", generation=1) is ErrorCode.GROUP_ID_NOT_FOUND

@@ -28,17 +28,6 @@ def test_a_simple_group_ends_when_its_offsets_expire() -> None:
     assert shard.groups == replayed(shard.log) == Coordinator().groups
 
 
-def test_empty_groups_without_offsets_are_removed_in_the_next_pass() -> None:
-    shard = Coordinator()
-    shard.empty_classic("classic")
-    shard.join_consumer(group_id="consumer")
-    shard.leave_consumer(group_id="consumer")
-    shard.advance(CHECK_MS)
-    assert shard.groups == replayed(shard.log) == Coordinator().groups
-    assert not shard.volatile.classic
-    assert shard.timers.keys() == {OffsetExpiryTimer()}
-
-
 def test_the_offsets_of_an_empty_classic_group_count_from_when_it_became_empty() -> None:
     shard = Coordinator()
     member_id = shard.stable()

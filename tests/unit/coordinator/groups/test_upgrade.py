@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.classic.messages import (
-    HeartbeatAccepted,
     JoinedGroup,
     MemberIdRequired,
     OfferedProtocol,
@@ -13,21 +12,16 @@ from kraft.coordinator.classic.messages import (
     SyncGroup,
 )
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
-from kraft.coordinator.consumer.group import MemberState
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
-from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
-from tests.unit.coordinator.consumer.coordinator import partitions
 from tests.unit.coordinator.groups.coordinator import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,
     Coordinator,
     joining_consumer,
-    names,
-    replayed,
 )
 from tests.unit.coordinator.groups.migrating_clients import ClassicClient, subscription_of
 
@@ -43,40 +37,6 @@ def settled(shard: Coordinator, *, cooperative: bool = False) -> ClassicClient:
     raise AssertionError(client.owned)
 
 
-def test_a_member_of_the_consumer_protocol_upgrades_the_group_in_one_batch() -> None:
-    shard = Coordinator()
-    old = settled(shard)
-    before = len(shard.log)
-    response = shard.join_consumer("new")
-    assert (response.member_epoch, response.assignment) == (2, frozenset()), "the old member has both partitions"
-    assert shard.batches[-1] == len(shard.log) - before
-    assert names(shard.log[before:]) == [
-        "-GroupMetadata",
-        "MemberMetadata",
-        "Metadata",
-        "TargetAssignmentMember",
-        "TargetAssignmentMetadata",
-        "CurrentMemberAssignment",
-        "MemberMetadata",
-        "Metadata",
-        "TargetAssignmentMember",
-        "TargetAssignmentMember",
-        "TargetAssignmentMetadata",
-        "CurrentMemberAssignment",
-    ]
-    group = shard.groups.consumer[GROUP]
-    member = group.members[old.member_id]
-    assert (member.epoch, member.previous_epoch, member.state) == (1, 1, MemberState.STABLE)
-    assert member.assigned == partitions("orders", 0, 1)
-    assert member.classic is not None
-    assert member.classic.session_timeout_ms == SESSION_MS
-    assert [offered.name for offered in member.classic.offered] == ["range"]
-    assert (member.topics, member.rebalance_timeout_ms) == (frozenset({"orders"}), REBALANCE_MS)
-    assert (member.client_id, member.client_host) == ("client", "/10.0.0.1")
-    assert GROUP not in shard.volatile.classic
-    assert replayed(shard.log) == shard.groups
-
-
 def test_the_timers_of_the_classic_group_become_those_of_its_members() -> None:
     shard = Coordinator()
     old = settled(shard)
@@ -85,23 +45,6 @@ def test_the_timers_of_the_classic_group_become_those_of_its_members() -> None:
     gone = {SessionTimer(GROUP, old.member_id), JoinTimer(GROUP), SyncTimer(GROUP)}
     assert not shard.timers.keys() & gone
     assert shard.timers[SessionTimeout(GROUP, old.member_id)] - shard.now_ms == SESSION_MS
-
-
-@pytest.mark.parametrize("cooperative", [False, True])
-def test_an_old_member_is_asked_to_join_again_and_gives_up_its_share(cooperative: bool) -> None:
-    shard = Coordinator()
-    old = settled(shard, cooperative=cooperative)
-    shard.join_consumer("new")
-    for _ in range(10):
-        old.step()
-    assert len(old.owned) == 1
-    assert old.generation == 2
-    response = shard.join_consumer("new", member_epoch=2)
-    assert response.assignment == partitions("orders", 0, 1) - old.owned
-    old.step()
-    assert isinstance(shard.classic_heartbeat(old.member_id, generation=2), HeartbeatAccepted)
-    shard.leave_consumer("new")
-    assert GROUP in shard.groups.classic, "the last member of the consumer protocol has gone"
 
 
 def test_an_old_member_has_its_rebalance_timeout_to_join_again() -> None:
@@ -134,32 +77,6 @@ def test_a_member_that_joined_has_its_rebalance_timeout_to_sync() -> None:
     assert shard.groups.consumer[GROUP].members.keys() == {"new"}
 
 
-def test_waiting_requests_are_refused_so_that_their_senders_join_the_new_group() -> None:
-    shard = Coordinator()
-    old = settled(shard)
-    protocols = (OfferedProtocol("range", subscription_of(frozenset())),)
-    other = shard.answer(shard.join(protocols=protocols), MemberIdRequired).member_id
-    waiting = shard.join(other, protocols=protocols)
-    shard.join_consumer("new")
-    assert shard.answer(waiting, Refusal).error_code is ErrorCode.REBALANCE_IN_PROGRESS
-    joined = shard.answer(shard.join(other, protocols=protocols), JoinedGroup)
-    assert (joined.member_id, joined.generation) == (other, shard.groups.consumer[GROUP].epoch)
-    assert shard.groups.consumer[GROUP].members.keys() == {old.member_id, other, "new"}
-
-
-def test_a_member_id_that_was_given_out_can_join_the_new_group() -> None:
-    shard = Coordinator()
-    settled(shard)
-    protocols = (OfferedProtocol("range", subscription_of(frozenset())),)
-    given = shard.answer(shard.join(protocols=protocols), MemberIdRequired).member_id
-    shard.join_consumer("new")
-    assert SessionTimer(GROUP, given) not in shard.timers
-    joined = shard.answer(shard.join(given, protocols=protocols), JoinedGroup)
-    sync = SyncGroup(group_id=GROUP, member_id=given, generation=joined.generation, protocol="range")
-    synced = shard.answer(shard.request(sync), SyncedGroup)
-    assert partitions_of(decode_assignment(synced.assignment).assigned_partitions, shard.image) == frozenset()
-
-
 def test_a_rebalance_under_way_goes_on_in_the_new_group_whatever_the_new_member_subscribes_to() -> None:
     shard = Coordinator()
     settled(shard)
@@ -169,22 +86,6 @@ def test_a_rebalance_under_way_goes_on_in_the_new_group_whatever_the_new_member_
     group = shard.groups.consumer[GROUP]
     assert group.epoch == group.assignment_epoch == 2
     assert sorted(len(target) for target in group.targets.values()) == [0, 1, 1]
-
-
-def test_what_a_cooperative_member_may_still_read_is_not_assigned_to_another() -> None:
-    shard = Coordinator()
-    old = settled(shard, cooperative=True)
-    owning = (OfferedProtocol("range", subscription_of(frozenset({0, 1}), 1)),)
-    ticket = shard.join(old.member_id, protocols=owning)
-    generation = shard.answer(ticket, JoinedGroup).generation
-    # It leads, and takes everything from itself; the response is still on its way.
-    shard.request(SyncGroup(group_id=GROUP, member_id=old.member_id, generation=generation))
-    assert shard.join_consumer("new").assignment == frozenset()
-    member = shard.groups.consumer[GROUP].members[old.member_id]
-    assert (member.state, member.pending_revocation) == (
-        MemberState.UNREVOKED_PARTITIONS,
-        partitions("orders", 0, 1),
-    )
 
 
 def refused_upgrade(settings: GroupShardSettings | None = None, **changes: Any) -> Coordinator:

@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import encode
-from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.commit import NO_RETENTION_TIME, commit, commit_bytes_min
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from kraft.model.ids import Offset, TopicId
 from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
 from tests.support.offset_commands import offsets
-from tests.unit.coordinator.offsets.building import METADATA_MAX, ORDERS, committing, replayed
+from tests.unit.coordinator.offsets.building import METADATA_MAX, committing, replayed
 
 
 def commit_orders(
@@ -26,32 +24,6 @@ def commit_orders(
 
 def committed(decided: DecidedOffsets, partition: int = 0) -> CommittedOffset | None:
     return replayed(decided.records).offset("billing", "orders", partition)
-
-
-def test_a_commit_is_one_record_and_one_result_for_each_partition() -> None:
-    decided = commit_orders(committing(3, 7, leader_epoch=2, metadata="mine"), topic_id=ORDERS)
-    assert decided == DecidedOffsets(
-        records=(
-            GroupRecord(
-                OffsetCommitKey(group="billing", topic="orders", partition=3),
-                OffsetCommitValue(offset=7, leader_epoch=2, metadata="mine", commit_timestamp=1000, topic_id=ORDERS),
-            ),
-        ),
-        codes=(ErrorCode.NONE,),
-    )
-
-
-def test_results_are_in_the_order_of_the_request() -> None:
-    topics = [
-        offsets("orders", committing(4), committing(1)),
-        offsets("bills", committing(2)),
-    ]
-    decided = commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX)
-    written = [
-        (each.key.topic, each.key.partition) for each in decided.records if isinstance(each.key, OffsetCommitKey)
-    ]
-    assert written == [("orders", 4), ("orders", 1), ("bills", 2)]
-    assert decided.codes == (ErrorCode.NONE,) * 3
 
 
 def test_only_the_partition_with_too_long_metadata_is_refused() -> None:
@@ -95,31 +67,11 @@ def test_a_retention_time_sets_the_expire_timestamp() -> None:
     assert found.expire_timestamp_ms == 1500
 
 
-def test_an_offset_with_an_expire_timestamp_has_what_version_1_of_the_record_has() -> None:
-    decided = commit_orders(committing(leader_epoch=2, metadata="mine"), retention_time_ms=500, topic_id=ORDERS)
-    assert committed(decided) == CommittedOffset(
-        offset=Offset(5),
-        leader_epoch=LeaderEpoch(-1),
-        metadata="mine",
-        commit_timestamp_ms=1000,
-        expire_timestamp_ms=1500,
-        topic_id=None,
-    )
-
-
 @pytest.mark.parametrize(("retention_time_ms", "expected"), [(2**63 - 1, 2**63 - 1), (-(2**63), 1000 - 2**63)])
 def test_any_retention_time_gives_a_timestamp_that_fits_into_a_record(retention_time_ms: int, expected: int) -> None:
     found = committed(commit_orders(committing(), retention_time_ms=retention_time_ms))
     assert found is not None
     assert found.expire_timestamp_ms == expected
-
-
-def test_of_two_commits_of_a_partition_in_one_request_the_last_is_kept() -> None:
-    decided = commit_orders(committing(0, 7), committing(0, 6))
-    assert decided.codes == (ErrorCode.NONE, ErrorCode.NONE)
-    found = committed(decided)
-    assert found is not None
-    assert found.offset == 6
 
 
 def test_the_least_size_of_a_commit_is_below_what_it_writes() -> None:

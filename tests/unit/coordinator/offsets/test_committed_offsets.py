@@ -3,26 +3,9 @@ from __future__ import annotations
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
-from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.coordinator.offsets.building import ORDERS
+from kraft.model.ids import Offset
 
 KEY = OffsetCommitKey(group="billing", topic="orders", partition=3)
-
-
-def test_a_record_sets_the_offset_of_its_partition() -> None:
-    value = OffsetCommitValue(
-        offset=7, leader_epoch=2, metadata="mine", commit_timestamp=1000, expire_timestamp=9000, topic_id=ORDERS
-    )
-    offsets = NO_OFFSETS.replay(KEY, OffsetCommitValue(offset=6, metadata="", commit_timestamp=999)).replay(KEY, value)
-    assert offsets.offset("billing", "orders", 3) == CommittedOffset(
-        offset=Offset(7),
-        leader_epoch=LeaderEpoch(2),
-        metadata="mine",
-        commit_timestamp_ms=1000,
-        expire_timestamp_ms=9000,
-        topic_id=ORDERS,
-    )
-    assert offsets.count("billing") == 1
 
 
 def test_a_record_of_the_oldest_version_sets_neither_epoch_nor_expiry_nor_topic_id() -> None:
@@ -42,12 +25,3 @@ def test_the_last_tombstone_of_a_group_removes_it() -> None:
 
 def test_a_tombstone_without_an_offset_changes_nothing() -> None:
     assert NO_OFFSETS.replay(KEY, None) is NO_OFFSETS
-
-
-def test_offsets_are_ordered_by_topic_and_partition() -> None:
-    offsets = NO_OFFSETS
-    for topic, partition in [("orders", 11), ("bills", 3), ("orders", 2), ("bills", 100)]:
-        key = OffsetCommitKey(group="billing", topic=topic, partition=partition)
-        offsets = offsets.replay(key, OffsetCommitValue(offset=7, metadata="", commit_timestamp=1000))
-    found = [(topic, partition) for topic, partition, _ in offsets.partitions("billing")]
-    assert found == [("bills", 3), ("bills", 100), ("orders", 2), ("orders", 11)]

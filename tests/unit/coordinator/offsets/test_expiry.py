@@ -20,14 +20,6 @@ def expired_places(offsets: CommittedOffsets, now_ms: int, facts: GroupFacts = S
     return [place[1:] for place in places(expired_at(offsets, now_ms, facts).tombstones.records)]
 
 
-def test_an_offset_expires_when_its_retention_has_passed_since_its_commit() -> None:
-    offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, now_ms=1000)
-    offsets = with_commit(offsets, "billing", "orders", 1, now_ms=1001)
-    assert expired_places(offsets, 1099) == []
-    assert expired_places(offsets, 1100) == [("orders", 0)]
-    assert expired_places(offsets, 1101) == [("orders", 0), ("orders", 1)]
-
-
 def test_a_commit_renews_the_retention() -> None:
     offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, now_ms=1000)
     offsets = with_commit(offsets, "billing", "orders", 0, now_ms=1050)
@@ -41,15 +33,6 @@ def test_all_offsets_of_an_empty_classic_group_expire_together_after_the_last_me
     empty = GroupFacts(empty=True, empty_since_ms=1000)
     assert expired_places(offsets, 1099, empty) == [], "old commits are kept as long as the group was in use"
     assert expired_places(offsets, 1100, empty) == [("orders", 0), ("orders", 1)]
-
-
-def test_an_offset_that_is_reset_while_the_group_is_empty_counts_from_its_reset() -> None:
-    """Found by seed 201346 of the simulated groups: the reset would be gone with the offsets from before."""
-    offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, now_ms=100)
-    offsets = with_commit(offsets, "billing", "orders", 1, now_ms=1080)
-    empty = GroupFacts(empty=True, empty_since_ms=1000)
-    assert expired_places(offsets, 1179, empty) == [("orders", 0)]
-    assert expired_places(offsets, 1180, empty) == [("orders", 0), ("orders", 1)]
 
 
 def test_offsets_of_subscribed_topics_do_not_expire() -> None:
@@ -84,35 +67,10 @@ def test_an_expire_timestamp_does_not_expire_an_offset_of_a_subscribed_topic() -
     assert expired_places(offsets, 9999, MEMBERS) == []
 
 
-@pytest.mark.parametrize(
-    ("partitions", "now_ms", "empty", "removable"),
-    [
-        ([], 0, True, True),
-        ([], 0, False, False),
-        ([0, 1], 1100, True, True),
-        ([0, 1], 1100, False, False),
-        ([0, 1], 1099, True, False),
-    ],
-)
-def test_a_group_without_members_is_removable_when_no_offset_is_left(
-    partitions: list[int], now_ms: int, empty: bool, removable: bool
-) -> None:
-    offsets = with_commit(NO_OFFSETS, "billing", "bills", *partitions, now_ms=1000)
-    assert expired_at(offsets, now_ms, GroupFacts(empty=empty)).group_removable is removable
-
-
 def test_a_group_with_one_offset_left_is_not_removable() -> None:
     offsets = with_commit(NO_OFFSETS, "billing", "bills", 0, now_ms=1000)
     offsets = with_commit(offsets, "billing", "bills", 1, now_ms=1001)
     assert not expired_at(offsets, 1100).group_removable
-
-
-def test_groups_are_decided_one_by_one_as_they_are_read() -> None:
-    offsets = with_commit(with_commit(NO_OFFSETS, "billing", "orders", 0), "audit", "orders", 0)
-    pending = iter([("billing", SIMPLE_GROUP), ("audit", SIMPLE_GROUP)])
-    found = expired(offsets, pending, now_ms=9999, retention_ms=RETENTION_MS)
-    assert places(next(found).tombstones.records) == [("billing", "orders", 0)]
-    assert list(pending) == [("audit", SIMPLE_GROUP)], "the second group has not been looked at"
 
 
 def test_a_very_large_group_expires_in_several_parts_and_is_removable_with_the_last() -> None:

@@ -23,12 +23,6 @@ def test_a_stable_group_of_consumers_keeps_the_topics_to_which_it_is_subscribed(
     assert not facts.is_subscribed_to("bills")
 
 
-def test_nothing_expires_during_a_rebalance() -> None:
-    facts = of_type("consumer", stable=False, topics={"orders"})
-    assert not facts.offsets_expire
-    assert not facts.is_subscribed_to("bills"), "an OffsetDelete needs no stable group"
-
-
 def test_nothing_expires_while_the_subscriptions_of_consumers_cannot_be_read() -> None:
     facts = of_type("consumer", topics=None)
     assert not facts.offsets_expire

@@ -3,24 +3,12 @@ from __future__ import annotations
 from kraft.coordinator.offsets.tombstones import TOMBSTONES_BYTES_MAX, tombstone, tombstones_that_fit
 
 
-def test_tombstones_of_few_partitions_come_together() -> None:
-    found = tombstones_that_fit("billing", [("orders", 3), ("orders", 4)])
-    assert found.records == (tombstone("billing", "orders", 3), tombstone("billing", "orders", 4))
-    assert not found.more
-
-
 def test_tombstones_beyond_one_batch_are_left_and_not_even_looked_for() -> None:
     partitions = iter([("orders", partition) for partition in range(10_000)])
     found = tombstones_that_fit("billing", partitions)
     assert found.more
     assert len(list(partitions)) == 10_000 - len(found.records) - 1
     assert len(found.records) * (len("billing") + len("orders")) < TOMBSTONES_BYTES_MAX
-
-
-def test_names_count_as_they_are_encoded() -> None:
-    partitions = [("orders", partition) for partition in range(10_000)]
-    short, long = tombstones_that_fit("é" * 100, partitions), tombstones_that_fit("e" * 200, partitions)
-    assert len(short.records) == len(long.records)
 
 
 def test_there_is_at_least_one_tombstone_however_long_the_name() -> None:
