@@ -75,7 +75,9 @@ class BrokerTransactions:
             MarkerSender(metadata.image, self._write_markers, world.fatal),
             self.producer_ids.new,
         )
-        self.handler = TransactionsHandler(self.coordinators, metadata.image, create_offsets_topic, world.clock.wall_ms)
+        self.handler = TransactionsHandler(
+            self.coordinators, metadata.image, create_offsets_topic, world.clock.wall_ms, self._load_thread
+        )
 
     async def close(self) -> None:
         """End, after the coordinators were drained."""

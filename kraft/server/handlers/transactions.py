@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
 
@@ -36,6 +39,7 @@ from kraft.model.transactions import (
     CommitTransactionsResponse,
 )
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
+from kraft.server.loop.threads import in_thread
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import describe_transactions as describing
 from kraft.wire.schema import list_transactions as listing
@@ -51,10 +55,11 @@ from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 TRANSACTIONS_AT_ONCE: Final = 500
 """Transactions looked at before other tasks have their turn."""
 
-PATTERN_LOOKS_MAX: Final = 50_000_000
-"""Work of one request with a pattern, as `NameRegex.looks`: some seconds. A usual pattern needs one look for each
-character, so 100,000 ids of 50 characters take a tenth of it.
-"""
+PATTERN_S_MAX: Final = 5.0
+"""CPU time of one request with a pattern. A usual one takes 150 ms for 100,000 ids."""
+
+PATTERN_PIECE_S: Final = 0.05
+"""CPU time after which others have their turn in the thread that matches ids."""
 
 BROKERS_ADD_FROM: Final = 4
 """First version of AddPartitionsToTxn that only brokers send (KIP-890)."""
@@ -73,13 +78,14 @@ class TransactionsHandler:
         image: Callable[[], MetadataImage],
         create_offsets_topic: Callable[[], None],
         wall_ms: Callable[[], int],
+        executor: Executor,
     ) -> None:
-        """`create_offsets_topic` begins to create `__consumer_offsets`."""
+        """`create_offsets_topic` begins to create `__consumer_offsets`; `executor` matches ids."""
         self._coordinators = coordinators
         self._image = image
         self._create_offsets_topic = create_offsets_topic
         self._wall_ms = wall_ms
-        self._patterns = asyncio.Lock()
+        self._executor = executor
 
     # --- producers -----------------------------------------------------------------------------------------------
 
@@ -206,11 +212,10 @@ class TransactionsHandler:
             duration_ms=request.duration_filter,
         )
         pattern = _pattern(request.transactional_id_pattern or "")
-        turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), [], self._wall_ms()
+        turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), list[listing.TransactionState](), self._wall_ms()
         for shard in tuple(self._coordinators.all_committed()):
             for transactional_id, transaction in shard.transactions.by_id.items():
-                accepts = filters.accept(transactional_id, transaction, now_ms)
-                if accepts and (pattern is None or await self._matches(pattern, transactional_id)):
+                if filters.accept(transactional_id, transaction, now_ms):
                     found.append(
                         listing.TransactionState(
                             transactional_id=transactional_id,
@@ -219,6 +224,8 @@ class TransactionsHandler:
                         )
                     )
                 await turns.done()
+        if pattern is not None:
+            found = await self._matching(pattern, found)
         return listing.ListTransactionsResponse(
             error_code=ErrorCode.NONE,
             unknown_state_filters=tuple(filters.unknown_states()),
@@ -247,20 +254,17 @@ class TransactionsHandler:
             transactions=tuple(found), coordinated=tuple(shard.partition for shard in shards)
         )
 
-    async def _matches(self, pattern: NameRegex, transactional_id: str) -> bool:
-        """Match an id, with a turn for others after each piece of it. Raises Refusal INVALID_REGULAR_EXPRESSION."""
-        match = pattern.match(transactional_id)
-        while True:
-            try:
-                next(match)
-            except StopIteration as end:
-                return bool(end.value)
-            if pattern.looks > PATTERN_LOOKS_MAX:
+    async def _matching(
+        self, pattern: NameRegex, listed: Iterable[listing.TransactionState]
+    ) -> list[listing.TransactionState]:
+        """Return those whose ids match. Raises Refusal INVALID_REGULAR_EXPRESSION if that takes too long."""
+        left, matching, taken_s = deque(listed), list[listing.TransactionState](), 0.0
+        while left:
+            taken_s += await in_thread(self._executor, _match_for_a_while, pattern, left, matching)
+            if left and taken_s > PATTERN_S_MAX:
                 message = "to match the transactional ids by this pattern takes too long: use a shorter or simpler one"
                 raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
-            # One piece a turn, however many requests have patterns.
-            async with self._patterns:
-                await asyncio.sleep(0)
+        return matching
 
     async def describe(
         self, request: describing.DescribeTransactionsRequest
@@ -309,6 +313,19 @@ def _pattern(pattern: str) -> NameRegex | None:
     if (problem := regex_error(pattern)) is not None:
         raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
     return NameRegex(pattern)
+
+
+def _match_for_a_while(
+    pattern: NameRegex, left: deque[listing.TransactionState], matching: list[listing.TransactionState]
+) -> float:
+    """Take from the first of `left` those that match; return the CPU time that it took. Runs in a thread."""
+    began_s, taken_s = time.thread_time(), 0.0
+    while left and taken_s <= PATTERN_PIECE_S:
+        each = left.popleft()
+        if pattern.matches(each.transactional_id):
+            matching.append(each)
+        taken_s = time.thread_time() - began_s
+    return taken_s
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> tuple[describing.TopicData, ...]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psutil import Process
 
-from kraft.coordinator import name_regex
-from kraft.coordinator.character_class import character_class, complement
-from kraft.coordinator.name_regex import LENGTH_MAX, InvalidRegex, NameRegex, regex_error
+from kraft.coordinator.name_regex import LENGTH_MAX, MEMORY_MAX, InvalidRegex, NameRegex, regex_error
 
 NAMES = ["", "a", "b", "A", "ab", "aab", "abab", "ab-c", "a.b", "orders", "orders-1", "Orders_2", "x", "0", "a0"]
 
@@ -89,27 +86,20 @@ def test_syntax_of_re2(text: str, matched: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("(a", "a ( without a )"),
-        ("a)", "a ) without a ("),
-        ("*a", "nothing to repeat"),
-        ("a**", "two repetitions in a row"),
-        ("[a", "ends too early"),
-        ("a\\", "ends too early"),
-        ("[b-a]", "a range in brackets"),
-        (r"\bword", r"\b, which is not supported"),
-        (r"(a)\1", r"\1, which is not supported"),
-        (r"\p{Greek}", r"\p, which is not supported"),
-        ("(?=a)", "(?=, which is not supported"),
-        ("(?<!a)", "no > at the end"),
-        ("(?<!a>)", "a group with the name"),
-        ("((((){1000}){1000}){1000}){1000}", "repeats too much"),
-        ("a{1001}", "more than 1000 times"),
-        ("a{3,2}", "at least 3 and at most 2"),
-        ("((a{100}){100}){100}", "too large"),
-        ("(" * 1_000, "groups inside of each other"),
-        ("[[:what:]]", "[:what:], which is no class"),
-        (r"\x{110000}", "no number of a character"),
-        (r"\xZZ", "no number of a character"),
+        ("(a", "missing )"),
+        ("*a", "no argument for repetition operator"),
+        ("[a", "missing ]"),
+        ("a\\", "trailing \\"),
+        ("[b-a]", "invalid character class range"),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        ("(?=a)", "invalid perl operator: (?="),
+        ("((((){1000}){1000}){1000}){1000}", "invalid repetition size"),
+        ("a{1001}", "invalid repetition size"),
+        ("[^a]{1000}" * 2, "pattern too large"),
+        ("(" * 1_000, "missing )"),
+        ("(" * 500 + "\0\n", "missing )"),
+        (r"\pN" * 101, r"more than 100 classes such as \pL"),
+        ("a" * (LENGTH_MAX + 1), "1025 characters"),
     ],
 )
 def test_what_is_not_valid_is_refused_with_the_reason(text: str, words: str) -> None:
@@ -117,6 +107,7 @@ def test_what_is_not_valid_is_refused_with_the_reason(text: str, words: str) -> 
     assert error is not None
     assert words in error
     assert error.isprintable()
+    assert len(error) < 200
 
 
 def test_a_valid_expression_has_no_error() -> None:
@@ -124,20 +115,31 @@ def test_a_valid_expression_has_no_error() -> None:
     assert regex_error("a" * LENGTH_MAX) is None
 
 
-def test_an_expression_that_is_too_long_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_regex, "NameRegex", None)
-    error = regex_error("a" * (LENGTH_MAX + 1))
-    assert error is not None
-    assert "1025 characters" in error
-    assert len(error) < 200
+WORST = ("(a|b)*a(a|b){600}", r"(\w*a\w{50}){8}c", "(a|a)*(a|aa)+(a*)*b", "(a?){300}a{300}", "[^a]{900}|(.*b){90}c")
 
 
-def test_an_expression_that_makes_others_hang_costs_little() -> None:
-    regex = NameRegex("(a|a)*(a|aa)+(a*)*b")
-    began = time.process_time()
-    assert not any(regex.matches("a" * 249) for _ in range(100))
-    assert NameRegex("(a?){100}a{100}").matches("a" * 150)
-    assert time.process_time() - began < 60
+@pytest.mark.parametrize("text", WORST)
+def test_an_expression_that_makes_others_hang_costs_little(text: str) -> None:
+    name = "".join(Random(1).choices("ab", k=2_000))
+    regex, began_s = NameRegex(text), time.thread_time()
+    regex.matches(name)
+    # In its other implementations, the time is exponential.
+    assert time.thread_time() - began_s < 2
+
+
+@pytest.mark.parametrize("text", [*WORST, r"\pL" * 100, r"(?i)\PL" * 100, "(?i)[^a]" * 100])
+def test_an_expression_is_read_in_a_turn_of_the_loop(text: str) -> None:
+    began_s = time.thread_time()
+    regex_error(text)
+    assert time.thread_time() - began_s < 0.2
+
+
+def test_matches_take_no_more_memory_than_is_allowed() -> None:
+    regexes = [NameRegex(f"{number}|(a|b)*a(a|b){{600}}") for number in range(100)]
+    name, process = "".join(Random(1).choices("ab", k=3_000)), Process()
+    before = process.memory_info().rss
+    assert not any(regex.matches(name) for regex in regexes if name[-601] != "a")
+    assert process.memory_info().rss - before < 2 * len(regexes) * MEMORY_MAX
 
 
 @given(st.text(max_size=40))
@@ -185,90 +187,3 @@ IDS = ["", "payer", "größe", "GRÖSSE", "πσς", "ΠΣΣ", "a b", "tab\there"
 def test_ids_of_any_characters_match(text: str, matched: list[str]) -> None:
     regex = NameRegex(text)
     assert [each for each in IDS if regex.matches(each)] == matched
-
-
-def test_many_characters_take_no_more_memory_than_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_regex, "REMEMBERED_MAX", 300)
-    regex = NameRegex("[^a]*")
-    assert regex.matches("".join(map(chr, range(0x4E00, 0x9FFF))))
-    assert len(regex._steps) <= 100
-
-
-def test_sets_of_many_states_take_no_more_memory_than_remembered_states_do() -> None:
-    regex = NameRegex("(a|b)*a(a|b){600}")
-    regex.matches("".join(Random(1).choices("ab", k=3_000)))
-    kept = [place[0] for place in regex._steps] + list(regex._steps.values())
-    assert sum(map(len, kept)) <= name_regex.REMEMBERED_MAX
-
-
-def test_a_long_match_pauses_after_each_piece_and_counts_its_work() -> None:
-    name = "".join(Random(2).choices("ab", k=2_000))
-    regex = NameRegex("(a|b)*a(a|b){600}")
-    pauses = [regex.looks for _ in regex.match(name)]
-    assert regex.matches(name) == (name[-601] == "a")
-    steps = [after - before for before, after in pairwise(pauses)]
-    assert len(pauses) > 50
-    # A piece ends with the character that it is at.
-    assert max(steps) <= name_regex.LOOKS_AT_ONCE + 2 * name_regex.STATES_MAX + 1
-
-
-# Expressions in RE2's syntax, and the same in Python's.
-SAME = ["a", "B", "é", "漢", "[ab]", "[^a]", "[a-é]", "[^é-漢]", "[-b]", "(?i:b)", "(?i:É)", "(?i:[a-c])", "(?i:[^bé])"]
-SAME += ["(?s:.)", ".", "^", "(?m:^)", "(?m:$)", r"\A", r"\x41", r"\n"]
-OTHERS = [
-    ("$", r"\Z"),
-    (r"\z", r"\Z"),
-    (r"\w", "[a-zA-Z0-9_]"),
-    (r"\W", "[^a-zA-Z0-9_]"),
-    (r"\d", "[0-9]"),
-    (r"\s", r"[\t\n\f\r ]"),
-    (r"\S", r"[^\t\n\f\r ]"),
-    (r"[\Sa]", r"[^\t\n\f\r ]"),
-    ("[[:punct:]]", r"[!-/:-@\[-`{-~]"),
-    ("[[:^alpha:]b]", "[^a-zA-Z]|b"),
-    (r"\x{6F22}", "漢"),
-]
-ATOMS = st.sampled_from([*((each, each) for each in SAME), *((ours, f"(?:{theirs})") for ours, theirs in OTHERS)])
-Pair = tuple[str, str]
-
-
-def joined(pairs: Sequence[Pair], form: str) -> Pair:
-    ours, theirs = zip(*pairs, strict=True)
-    return form.format(*ours), form.format(*theirs)
-
-
-EXPRESSIONS = st.recursive(
-    ATOMS,
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map(lambda pairs: joined(pairs, "{}{}")),
-        st.tuples(inner, inner).map(lambda pairs: joined(pairs, "(?:{}|{})")),
-        st.tuples(inner, st.sampled_from(["*", "+", "?", "{{2}}", "{{1,2}}"])).map(
-            lambda drawn: joined([drawn[0]], f"(?:{{}}){drawn[1]}")
-        ),
-    ),
-    max_leaves=6,
-)
-
-
-@given(EXPRESSIONS, st.text("abBé É漢\n_-\t1\0", max_size=6))
-def test_any_expression_matches_as_in_python(pair: Pair, name: str) -> None:
-    ours, theirs = pair
-    assert NameRegex(ours).matches(name) == bool(re.fullmatch(theirs, name))
-
-
-RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted).map(tuple), max_size=6)
-
-
-@given(RANGES)
-def test_a_class_and_its_complement_have_every_character_once(ranges: list[tuple[int, int]]) -> None:
-    inside, outside = character_class(ranges), character_class(complement(ranges))
-    negated = character_class(ranges, is_negated=True)
-    for number in (*range(50), 0x10FFFF):
-        expected = any(start <= number <= end for start, end in ranges)
-        letter = chr(number)
-        assert (inside.accepts(letter), outside.accepts(letter), negated.accepts(letter)) == (
-            expected,
-            not expected,
-            not expected,
-        )
-    assert all(before[1] + 1 < after[0] for before, after in pairwise(inside.ranges))

@@ -16,6 +16,7 @@ from kraft.model.producer_transactions import CoordinatedPartition, ProducerTran
 from kraft.server.coordinator.transaction_coordinators import CommittedShard
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.wire.schema.list_transactions import ListTransactionsRequest
+from tests.support.server.replicas import InlineExecutor
 
 
 class Coordinators:
@@ -31,7 +32,7 @@ class Coordinators:
 
 async def listed(pattern: str | None) -> list[str]:
     coordinators: Any = Coordinators()
-    handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000)
+    handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000, InlineExecutor())
     request = ListTransactionsRequest(state_filters=(), producer_id_filters=(), transactional_id_pattern=pattern)
     response = await handler.list_transactions(request)
     return [each.transactional_id for each in response.transaction_states]
@@ -56,7 +57,7 @@ async def test_a_pattern_matches_whole_ids_of_any_characters(pattern: str | None
 
 async def test_the_partitions_that_were_looked_at_are_named() -> None:
     coordinators: Any = Coordinators()
-    handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000)
+    handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000, InlineExecutor())
     response = await handler.of_producer(ProducerTransactionsRequest(producer_id=99))
     assert response.transactions == ()
     assert response.coordinated == (CoordinatedPartition(partition=3, leader_epoch=5),)
@@ -64,7 +65,7 @@ async def test_the_partitions_that_were_looked_at_are_named() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a" * (LENGTH_MAX + 1)])
 async def test_a_pattern_that_is_no_expression_is_refused(pattern: str) -> None:
-    with pytest.raises(Refusal, match="is not valid: it ") as caught:
+    with pytest.raises(Refusal, match="is not valid: ") as caught:
         await listed(pattern)
     assert caught.value.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(caught.value.message) < 200
