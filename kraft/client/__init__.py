@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         TransactionOutcomeUnknown,
         TransactionTimeout,
     )
-    from kraft.client.model.transactions import PreparedTransaction, TransactionDescription, TransactionListing
+    from kraft.client.model.transactions import TransactionDescription, TransactionListing
     from kraft.client.model.values import (
         ColumnsToSend,
         ConsumerRecord,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.ids import TopicPartition
     from kraft.model.partitions import ElectionType
+    from kraft.model.transactions import PreparedTransaction
     from kraft.rpc.peers import Unreachable
     from kraft.wire.schema.list_partition_reassignments import OngoingPartitionReassignment
 
@@ -149,7 +150,8 @@ _HOMES = {
     "kraft.client.sans_io.group.descriptions": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.threads.producer": ("Producer",),
-    "kraft.client.model.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
+    "kraft.client.model.transactions": ("TransactionDescription", "TransactionListing"),
+    "kraft.model.transactions": ("PreparedTransaction",),
     "kraft.client.model.values": (
         "ColumnsToSend",
         "ConsumerRecord",

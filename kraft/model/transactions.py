@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class NamedTransaction(Struct, frozen=True, kw_only=True):
-    """An open transaction, by its id and the identity of its producer."""
+class PreparedTransaction(Struct, frozen=True, kw_only=True):
+    """An open transaction whose records are all stored, by the identity of its producer."""
 
     transactional_id: str
     producer_id: int
@@ -22,7 +22,7 @@ class CommitTransactionsRequest(Struct, frozen=True, kw_only=True):
     sequence: int
     """Nothing is committed unless it is above the last one of the id."""
 
-    transactions: tuple[NamedTransaction, ...]
+    transactions: tuple[PreparedTransaction, ...]
 
 
 class CommitTransactionsResponse(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
-    CommittedTransactions,
     CommitTransactions,
     EndTransaction,
     InitProducerId,
@@ -34,6 +33,7 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId, TopicPartition
+from kraft.model.transactions import CommitTransactionsResponse
 from tests.simulation.sink_history import History, Invariant, Violation
 from tests.simulation.transactions_coordinator import FaultyCoordinator
 from tests.simulation.transactions_host import Host
@@ -304,7 +304,7 @@ class World(FaultyCoordinator):
             return
         if isinstance(response, ProducerIdNeeded):
             self._send_commit(driver, replace(command, new_producer_id=ProducerId(self._next())))
-        elif isinstance(response, CommittedTransactions):
+        elif isinstance(response, CommitTransactionsResponse):
             if not response.are_committed:
                 self._abort(driver)
             self.history.passed.add(driver.batch)

@@ -22,7 +22,6 @@ from kraft.client.model.arguments import checked_bytes, checked_headers, checked
 from kraft.client.model.errors import ClientClosed, RecordTooLarge, TransactionConflict
 from kraft.client.model.group_offsets import checked_offsets
 from kraft.client.model.settings import LOCAL_BROKER, ProducerSettings, settings_of
-from kraft.client.model.transactions import PreparedTransaction
 from kraft.client.model.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.client.sans_io.column_places import last_partition, place_of, places_in_order, places_of
 from kraft.client.sans_io.column_records import ColumnRecords, column_records, record_size
@@ -31,6 +30,7 @@ from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.log.format.record_codec import Header
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
+from kraft.model.transactions import PreparedTransaction
 from kraft.rpc.peers import Unreachable
 
 CLOSE_AFTER_ERROR_MS: Final = 5_000

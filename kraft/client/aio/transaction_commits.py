@@ -10,16 +10,12 @@ from uuid import uuid4
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.model.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.topics import DescribeTopicsRequest
-from kraft.model.transactions import (
-    CommitTransactionsRequest,
-    NamedTransaction,
-)
+from kraft.model.transactions import CommitTransactionsRequest, PreparedTransaction
 from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest
@@ -78,14 +74,7 @@ async def commit_transactions(
     request = CommitTransactionsRequest(
         transactional_id=committer,
         sequence=sequence,
-        transactions=tuple(
-            NamedTransaction(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-            )
-            for each in transactions
-        ),
+        transactions=tuple(transactions),
     )
     deadline_ms, coordinators = (
         admin.calls.deadline_ms(timeout_ms),

@@ -15,13 +15,13 @@ from kraft.client.aio.sender import Sender
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.model.errors import TransactionAborted, TransactionTimeout
 from kraft.client.model.group_offsets import Offsets, check_committed, transactional_topics
-from kraft.client.model.transactions import PreparedTransaction
 from kraft.client.model.values import GroupMetadata
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
+from kraft.model.transactions import PreparedTransaction
 from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
 from kraft.rpc.group_calls import TXN_OFFSET_COMMIT
 from kraft.rpc.peers import Unreachable

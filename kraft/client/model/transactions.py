@@ -9,14 +9,6 @@ from kraft.wire.schema.describe_transactions import TransactionState
 from kraft.wire.schema.find_coordinator import Coordinator
 
 
-class PreparedTransaction(Struct, frozen=True, kw_only=True):
-    """An open transaction whose records are all stored, by the identity of its producer."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
 class TransactionListing(Struct, frozen=True, kw_only=True):
     """A transactional id, and the broker that coordinates it."""
 

@@ -22,7 +22,6 @@ from kraft.client.model.arguments import (
 )
 from kraft.client.model.errors import TransactionTimeout
 from kraft.client.model.settings import LOCAL_BROKER
-from kraft.client.model.transactions import PreparedTransaction
 from kraft.client.model.values import ColumnsToSend, Delivery, RecordMetadata
 from kraft.client.sans_io.column_places import last_partition
 from kraft.client.threads.client import ThreadClient, on_loop, waiting
@@ -31,6 +30,7 @@ from kraft.client.threads.inbox_drain import InboxDrain
 from kraft.client.threads.loop_thread import LoopThread
 from kraft.client.threads.record_future import RecordFuture
 from kraft.log.format.record_codec import Header
+from kraft.model.transactions import PreparedTransaction
 from kraft.runtime.clock import Clock
 
 

@@ -88,7 +88,7 @@ class TransactionToCommit(Struct, frozen=True, kw_only=True):
 class CommitTransactions(Struct, frozen=True, kw_only=True):
     """Commits open transactions of many ids, all or none, unless the sequence is not above the id's last one.
 
-    The response is `CommittedTransactions`, or `ProducerIdNeeded`. All ids belong to one shard.
+    The response is `CommitTransactionsResponse`, or `ProducerIdNeeded`. All ids belong to one shard.
     """
 
     transactional_id: str
@@ -97,13 +97,6 @@ class CommitTransactions(Struct, frozen=True, kw_only=True):
     sequence: int
     transactions: tuple[TransactionToCommit, ...]
     new_producer_id: ProducerId | None = None
-
-
-class CommittedTransactions(Struct, frozen=True, kw_only=True):
-    are_committed: bool
-    """False if nothing has changed, because the id's last sequence is this one or a later one."""
-
-    last_sequence: int
 
 
 class MarkersWritten(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from kraft.coordinator.shard import ShardDecision, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
-    CommittedTransactions,
     CommitTransactions,
     ProducerIdNeeded,
     TransactionToCommit,
@@ -27,6 +26,7 @@ from kraft.coordinator.transactions.transaction import EPOCH_BUMP, Transaction, 
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
+from kraft.model.transactions import CommitTransactionsResponse
 
 _TIMEOUT_MS: Final = 60_000
 """Transaction timeout in the record of an id that only commits others; nothing uses it."""
@@ -37,7 +37,7 @@ def commit_transactions(state: TransactionsState, ticket: Ticket, command: Commi
         return state.replied(ticket, refusal)
     committer = state.transaction(command.transactional_id)
     if committer is not None and committer.last_sequence >= command.sequence:
-        answer = CommittedTransactions(are_committed=False, last_sequence=committer.last_sequence)
+        answer = CommitTransactionsResponse(are_committed=False, last_sequence=committer.last_sequence)
         return state.replied(ticket, answer)
     if committer is not None and not committer.state.is_closed:
         return state.replied(ticket, _has_own(command.transactional_id, committer))
@@ -53,7 +53,7 @@ def commit_transactions(state: TransactionsState, ticket: Ticket, command: Commi
             return state.replied(ticket, ProducerIdNeeded())
         committer = _new_committer(state, command.new_producer_id)
     decision = _commit(state, command, committer, found)
-    return with_reply(decision, ticket, CommittedTransactions(are_committed=True, last_sequence=command.sequence))
+    return with_reply(decision, ticket, CommitTransactionsResponse(are_committed=True, last_sequence=command.sequence))
 
 
 def _commit(

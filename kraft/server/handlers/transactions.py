@@ -15,7 +15,6 @@ from kraft.coordinator.transactions.added_partitions import partitions_of, resul
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
     AddPartitions,
-    CommittedTransactions,
     CommitTransactions,
     EndTransaction,
     TransactionToCommit,
@@ -148,19 +147,8 @@ class TransactionsHandler:
 
     async def commit_transactions(self, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
         """Commit open transactions, all or none, once for each sequence. Raises Refusal."""
-        named = (
-            TransactionToCommit(
-                transactional_id=each.transactional_id,
-                producer=_producer(each.producer_id, each.producer_epoch),
-            )
-            for each in request.transactions
-        )
-        committed: CommittedTransactions = await self._coordinators.decide(
-            CommitTransactions(
-                transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
-            )
-        )
-        return CommitTransactionsResponse(are_committed=committed.are_committed, last_sequence=committed.last_sequence)
+        response: CommitTransactionsResponse = await self._coordinators.decide(commit_command(request))
+        return response
 
     # --- brokers -------------------------------------------------------------------------------------------------
 
@@ -301,6 +289,18 @@ class TransactionsHandler:
             producer_epoch=transaction.producer.epoch,
             topics=_topics(transaction.partitions),
         )
+
+
+def commit_command(request: CommitTransactionsRequest) -> CommitTransactions:
+    named = (
+        TransactionToCommit(
+            transactional_id=each.transactional_id, producer=_producer(each.producer_id, each.producer_epoch)
+        )
+        for each in request.transactions
+    )
+    return CommitTransactions(
+        transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
+    )
 
 
 def _producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:

@@ -14,12 +14,9 @@ from msgspec.structs import replace
 from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
-    CommittedTransactions,
-    CommitTransactions,
     EndTransaction,
     ProducerIdNeeded,
     TransactionCommand,
-    TransactionToCommit,
 )
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
 from kraft.coordinator.transactions.settings import TransactionSettings
@@ -36,6 +33,7 @@ from kraft.model.transactions import (
 )
 from kraft.server.handlers.committed_offsets import transactional_commit_refused
 from kraft.server.handlers.producer_ids import init_command
+from kraft.server.handlers.transactions import commit_command
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -122,17 +120,8 @@ class FakeTransactions:
         return EndTxnResponse(error_code=0, producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     def commit_transactions(self, broker_id: int, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
-        named = (
-            TransactionToCommit(
-                transactional_id=each.transactional_id, producer=_identity(each.producer_id, each.producer_epoch)
-            )
-            for each in request.transactions
-        )
-        command = CommitTransactions(
-            transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
-        )
-        response = self._answer(broker_id, command)
-        return CommitTransactionsResponse(are_committed=response.are_committed, last_sequence=response.last_sequence)
+        response: CommitTransactionsResponse = self._answer(broker_id, commit_command(request))
+        return response
 
     def add(self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition) -> ErrorCode:
         """Add a partition for a broker that a record was sent to."""
@@ -172,7 +161,7 @@ class FakeTransactions:
             response = self._decide(replace(command, new_producer_id=ProducerId(self._cluster.producer_ids)))
         if isinstance(response, Refusal):
             raise response
-        assert isinstance(response, ProducerIdAndEpoch | CommittedTransactions)
+        assert isinstance(response, ProducerIdAndEpoch | CommitTransactionsResponse)
         return response
 
     # --- the host ---------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import pytest
 
 from kraft.client.aio.producer import Producer
 from kraft.client.model.errors import TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
-from kraft.client.model.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.transactions import PreparedTransaction
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.scripted_transactions import ScriptedTransaction
 from tests.unit.client.clients import admin_of

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
-    CommittedTransactions,
     CommitTransactions,
     EndTransaction,
     InitProducerId,
@@ -31,6 +30,7 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.transactions import CommitTransactionsResponse
 from tests.unit.coordinator.consumer.coordinator import image_of
 
 Response = TypeVar("Response")
@@ -144,12 +144,12 @@ class Coordinator:
 
     def commit_together(
         self, sequence: int, *transactions: TransactionToCommit, committer: str = ID
-    ) -> CommittedTransactions | ErrorCode:
+    ) -> CommitTransactionsResponse | ErrorCode:
         command = CommitTransactions(transactional_id=committer, sequence=sequence, transactions=transactions)
         response = self.request(command)
         if isinstance(response, Refusal):
             return response.error_code
-        assert isinstance(response, CommittedTransactions)
+        assert isinstance(response, CommitTransactionsResponse)
         return response
 
     def add(

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
-    CommittedTransactions,
     CommitTransactions,
     InitProducerId,
     TransactionToCommit,
@@ -14,6 +13,7 @@ from kraft.coordinator.transactions.commands import (
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, TransactionState
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.transactions import CommitTransactionsResponse
 from tests.unit.coordinator.transactions.coordinator import (
     EXHAUSTED,
     ID,
@@ -25,7 +25,7 @@ from tests.unit.coordinator.transactions.coordinator import (
     identity,
 )
 
-COMMITTED = CommittedTransactions(are_committed=True, last_sequence=0)
+COMMITTED = CommitTransactionsResponse(are_committed=True, last_sequence=0)
 
 
 def test_open_transactions_are_committed_together_with_the_sequence() -> None:
