@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         RecordMetadata,
     )
     from kraft.client.sans_io.batches import decode_columns, records_of
-    from kraft.client.sans_io.group.descriptions import GroupDescription, GroupMember
+    from kraft.client.sans_io.group.descriptions import GroupDescription, GroupMember, ListedGroup
     from kraft.client.sans_io.partitioner import partition_for_key
     from kraft.client.threads.admin import Admin
     from kraft.client.threads.consumer import Consumer

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
@@ -313,6 +315,18 @@ def test_a_method_that_is_made_from_one_of_the_asynchronous_client_has_its_name(
 def test_a_wrong_setting_fails_at_construction() -> None:
     with pytest.raises(InvalidSetting, match="did you mean"):
         Producer("localhost:9094", lingerms=1)
+
+
+def test_names_have_types_for_programs_that_import_them() -> None:
+    # At run time they are imported at first use; for mypy the same has to be imported before.
+    tree = ast.parse(Path(kraft.client.__file__).read_text())
+    (block,) = (each for each in tree.body if isinstance(each, ast.If))
+    typed = {
+        each.module: tuple(sorted(alias.name for alias in each.names))
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+    }
+    assert typed == {module: tuple(sorted(names)) for module, names in kraft.client._HOMES.items()}
 
 
 def test_every_name_that_the_package_offers_is_there() -> None:
