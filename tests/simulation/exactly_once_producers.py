@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kraft.client.model.errors import TransactionAborted
 from kraft.client.sans_io.send_batch import ProducerIdentity
-from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
+from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, ProducerTransactionState
 from kraft.coordinator.groups.commands import CommitTransactionOffsets
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
@@ -109,11 +109,11 @@ class Producer:
 
     @property
     def is_ready(self) -> bool:
-        return self.machine.state is State.READY and not self._waits
+        return self.machine.state is ProducerTransactionState.READY and not self._waits
 
     @property
     def is_open(self) -> bool:
-        return self.machine.state is State.OPEN
+        return self.machine.state is ProducerTransactionState.OPEN
 
     @property
     def has_steps(self) -> bool:
@@ -122,11 +122,11 @@ class Producer:
 
     @property
     def needs_identity(self) -> bool:
-        return self.machine.state is State.NEW and not self._waits
+        return self.machine.state is ProducerTransactionState.NEW and not self._waits
 
     @property
     def is_dead(self) -> bool:
-        return self.machine.state is State.DEAD
+        return self.machine.state is ProducerTransactionState.DEAD
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
@@ -212,9 +212,9 @@ class Producer:
             elif lot < 0.055:
                 self.give_up()
             return
-        if machine.state is State.FAILED:
+        if machine.state is ProducerTransactionState.FAILED:
             machine.abort()
-        if machine.state is State.OPEN:
+        if machine.state is ProducerTransactionState.OPEN:
             if self._steps:
                 self._send(self._send_step)
                 return
@@ -288,7 +288,7 @@ class Producer:
     def _take(self, response: object) -> None:
         if isinstance(response, Refusal) and response.error_code.retriable:
             return
-        if self.machine.state is State.OPEN:
+        if self.machine.state is ProducerTransactionState.OPEN:
             self._take_step(response)
         elif isinstance(response, ProducerIdNeeded):
             self._take_need()
@@ -326,9 +326,9 @@ class Producer:
         self.machine.answered(ProducerIdentity(producer_id=identity.producer_id, producer_epoch=identity.epoch))
         if known is None or identity != ProducerIdAndEpoch(known.producer_id, known.producer_epoch):
             self._sequences.clear()
-        if before is State.NEW:
+        if before is ProducerTransactionState.NEW:
             return
-        is_commit = before is State.COMMITTING
+        is_commit = before is ProducerTransactionState.COMMITTING
         if is_commit:
             self.commits += 1
             self._brokers.history.acknowledged(self._number, commit=True)

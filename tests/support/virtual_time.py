@@ -7,8 +7,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.network import Network
-from kraft.client.cluster.ports import Connections
 
 Result = TypeVar("Result")
 

@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol, TypeVar
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, check
+from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.controller_watch import watched
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.leader_calls import LeaderCalls
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
 from kraft.client.cluster.offset_lookup import OffsetLookup
-from kraft.client.cluster.ports import Connections, Node
 from kraft.client.model.arguments import checked_names
 from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.settings import AdminSettings
@@ -165,7 +165,7 @@ class AdminCalls:
 
     # --- to one broker, or to each ----------------------------------------------------------------------------
 
-    def node(self, address: str) -> Node:
+    def node(self, address: str) -> PeerNode:
         """Return the node at this address, for a single attempt."""
         _, connections = self._started()
         return connections.peer(address)

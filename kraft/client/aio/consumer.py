@@ -13,7 +13,7 @@ from typing import Any
 from kraft.client.aio import consumer_commits, range_reads, topic_lookup
 from kraft.client.aio.consumer_calls import ConsumerCalls
 from kraft.client.aio.engine import Engine
-from kraft.client.aio.group import Group, needs_group
+from kraft.client.aio.group import OwnGroup, needs_group
 from kraft.client.cluster.network import Network
 from kraft.client.model.arguments import checked_partitions
 from kraft.client.model.errors import ClientClosed, SubscriptionConflict
@@ -56,9 +56,9 @@ class Consumer:
         self._buffer = FetchBuffer(self._settings, network.chance)
         self._output = RecordOutput(self._buffer, self._settings)
         self._progress = Progress()
-        self._group: Group | None = None
+        self._group: OwnGroup | None = None
         if (group_id := self._settings.group_id) is not None:
-            self._group = Group(group_id, self._settings, network, self._output, self._progress)
+            self._group = OwnGroup(group_id, self._settings, network, self._output, self._progress)
         self._subscription: Subscription | None = None
         """Its callbacks, which the group does not keep."""
         self.iterated: Iterator[ConsumerRecord] = iter(())
@@ -178,26 +178,26 @@ class Consumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Neither fetch nor return records of these partitions until `resume`."""
         for partition in partitions:
-            self._buffer.track(partition).is_paused = True
+            self._buffer.state(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch and return records of these partitions again."""
         for partition in partitions:
-            self._buffer.track(partition).is_paused = False
+            self._buffer.state(partition).is_paused = False
         self._wake_up()
 
     def paused(self) -> list[TopicPartition]:
         """Return the paused partitions."""
-        return [track.partition for track in self._output.tracks if track.is_paused]
+        return [state.partition for state in self._output.states if state.is_paused]
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """Return the offset of the next record to be returned. Raises the error that prevents reading."""
         deadline_ms = self.calls.deadline_ms(timeout_ms)
         while True:
-            track = self._buffer.track(partition)
-            if track.position is not None and not track.needs_position:
-                return self._progress.read(partition, track.position)
-            if (error := self._buffer.take_error(track)) is not None:
+            state = self._buffer.state(partition)
+            if state.position is not None and not state.needs_position:
+                return self._progress.read(partition, state.position)
+            if (error := self._buffer.take_error(state)) is not None:
                 self._wake_up()
                 raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -211,10 +211,10 @@ class Consumer:
 
         The end is the high watermark, or the last stable offset with isolation.level=read_committed.
         """
-        track = self._buffer.track(partition)
-        if track.position is None or track.end_offset < 0:
+        state = self._buffer.state(partition)
+        if state.position is None or state.end_offset < 0:
             return None
-        return max(0, track.end_offset - self._progress.read(partition, track.position))
+        return max(0, state.end_offset - self._progress.read(partition, state.position))
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         before = set(self._output.assigned)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.engine import Engine
-from kraft.client.aio.group import Group, close_dropped, needs_group
+from kraft.client.aio.group import OwnGroup, close_dropped, needs_group
 from kraft.client.cluster.network import Network
 from kraft.client.model.arguments import checked_number
 from kraft.client.model.errors import ClientClosed
@@ -29,7 +29,9 @@ class ConsumerClient(Protocol):
 class ConsumerCalls:
     """The engine and the group of a consumer, and the timeouts of its calls."""
 
-    def __init__(self, settings: ConsumerSettings, network: Network, buffer: FetchBuffer, group: Group | None) -> None:
+    def __init__(
+        self, settings: ConsumerSettings, network: Network, buffer: FetchBuffer, group: OwnGroup | None
+    ) -> None:
         self.settings = settings
         self._network = network
         self._buffer = buffer
@@ -55,7 +57,7 @@ class ConsumerCalls:
         if engine is not None:
             await engine.close()
 
-    def group(self, call: str) -> Group:
+    def group(self, call: str) -> OwnGroup:
         """Return the group that the call is about. Raises SubscriptionConflict without one, and ClientClosed."""
         if self._group is None:
             raise needs_group(call)

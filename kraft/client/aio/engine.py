@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 
 from kraft.client.aio.fetcher import CommittedLookup, Fetcher
 from kraft.client.bulk.range_reader import DirectLeader
+from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.kafka_addresses import KafkaAddresses
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
 from kraft.client.cluster.offset_lookup import OffsetLookup
-from kraft.client.cluster.ports import Connections
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
+from kraft.client.sans_io.partition_state import FetchedChunk
 from kraft.client.sans_io.read_epochs import ReadEpochs
-from kraft.client.sans_io.track import Chunk
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
@@ -95,7 +95,7 @@ class Engine:
 
     async def read_chunks(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int, epochs: ReadEpochs | None = None
-    ) -> AsyncGenerator[Chunk, None]:
+    ) -> AsyncGenerator[FetchedChunk, None]:
         """Yield the responses that hold a range, apart from the consumer's buffer.
 
         With the leader epochs of what was read before `start`, the leader is asked first whether it has that.
@@ -106,13 +106,13 @@ class Engine:
         buffer.assign([partition])
         buffer.seek(partition, start, stop_at=end)
         if epochs is not None:
-            buffer.track(partition).epochs = epochs.up_to(start)
+            buffer.state(partition).epochs = epochs.up_to(start)
         fetcher = self._new_fetcher(buffer, settings)
         try:
             position = start
             while position < end:
                 chunk = await self._next_chunk(buffer, partition, fetcher, position, timeout_ms)
-                position = buffer.track(partition).position = chunk.next_offset
+                position = buffer.state(partition).position = chunk.next_offset
                 fetcher.wake_up()
                 yield chunk
         finally:
@@ -120,23 +120,23 @@ class Engine:
 
     async def _next_chunk(
         self, buffer: FetchBuffer, partition: TopicPartition, fetcher: Fetcher, position: int, timeout_ms: int
-    ) -> Chunk:
+    ) -> FetchedChunk:
         clock = self._network.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
-            # Looked up each time, because a truncation replaces the track.
-            track = buffer.track(partition)
-            chunk = buffer.take_chunk(track)
+            # Looked up each time, because a truncation replaces the state.
+            state = buffer.state(partition)
+            chunk = buffer.take_chunk(state)
             if chunk is not None:
                 return chunk
-            if track.error is not None:
-                raise track.error
+            if state.error is not None:
+                raise state.error
             left_ms = deadline_ms - clock.monotonic_ms()
             if left_ms <= 0:
                 raise Refusal(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"{partition}: received nothing from offset {position} on for {timeout_ms} ms; "
                     f"its {'last stable offset' if self._settings.reads_committed else 'high watermark'} was "
-                    f"{track.end_offset}",
+                    f"{state.end_offset}",
                 )
             await fetcher.wait_for_news(left_ms)

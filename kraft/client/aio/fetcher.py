@@ -8,14 +8,14 @@ from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
+from kraft.client.cluster.connections import Connections, FetchStream
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.cluster.offset_lookup import OffsetLookup, Outcome, no_such_partition
-from kraft.client.cluster.ports import Connections, FetchStream
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import FoundOffset, OffsetAndMetadata
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
-from kraft.client.sans_io.track import Track
+from kraft.client.sans_io.partition_state import PartitionState
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition
@@ -32,7 +32,7 @@ STALL_MS: Final = 1_000
 
 
 class Fetcher:
-    """A task that finds the tracks' leaders and positions, and starts a fetching task for each leader."""
+    """A task that finds the states' leaders and positions, and starts a fetching task for each leader."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Fetcher:
         self._missing_since_ms: dict[TopicPartition, int] = {}
         self._lookups: set[asyncio.Task[None]] = set()
         self._looked_up: dict[TopicPartition, int] = {}
-        """The generation of each track whose position or committed offset is being looked up."""
+        """The generation of each state whose position or committed offset is being looked up."""
         self._topics_task: asyncio.Task[None] | None = None
         self._task = self._started(self._run(), "kraft consumer")
 
@@ -135,20 +135,20 @@ class Fetcher:
 
     def _find_leaders(self, now_ms: int) -> set[str]:
         addresses = set()
-        for track in self._buffer.tracks:
-            leader = self._metadata.leader(track.partition)
-            count = self._metadata.partition_count(track.partition.topic)
+        for state in self._buffer.states:
+            leader = self._metadata.leader(state.partition)
+            count = self._metadata.partition_count(state.partition.topic)
             if leader is not None:
-                self._missing_since_ms.pop(track.partition, None)
+                self._missing_since_ms.pop(state.partition, None)
                 addresses.add(leader.address)
-            elif track.error is None and count is not None:
+            elif state.error is None and count is not None:
                 self._metadata.request_refresh()
-                self._check_exists(track, count, now_ms)
+                self._check_exists(state, count, now_ms)
         return addresses
 
-    def _check_exists(self, track: Track, count: int, now_ms: int) -> None:
-        """Fail the track of a partition that has been missing for a while. One that is new comes after a moment."""
-        partition = track.partition
+    def _check_exists(self, state: PartitionState, count: int, now_ms: int) -> None:
+        """Fail the state of a partition that has been missing for a while. One that is new comes after a moment."""
+        partition = state.partition
         refusal = self._metadata.refusal_of(partition.topic)
         has_number = 0 <= partition.partition < count
         if not has_number:
@@ -161,7 +161,7 @@ class Fetcher:
         if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:
             # Topics grow: after the error was raised, the partition is looked for again, for as long.
             del self._missing_since_ms[partition]
-            self._fail(partition, refusal, is_passing=not has_number and track.is_read)
+            self._fail(partition, refusal, is_passing=not has_number and state.is_read)
 
     def _fail(self, partition: TopicPartition, error: Exception, *, is_passing: bool = False) -> None:
         self._buffer.fail(partition, error, is_passing=is_passing)
@@ -169,9 +169,9 @@ class Fetcher:
 
     def _look_topics_up(self) -> None:
         unknown = [
-            track.partition
-            for track in self._buffer.tracks
-            if track.error is None and self._metadata.partition_count(track.partition.topic) is None
+            state.partition
+            for state in self._buffer.states
+            if state.error is None and self._metadata.partition_count(state.partition.topic) is None
         ]
         if unknown and (self._topics_task is None or self._topics_task.done()):
             self._topics_task = self._started(self._find_topics(unknown), "topics")
@@ -188,26 +188,26 @@ class Fetcher:
         self.wake_up()
 
     def _fail_unknown(self, partitions: list[TopicPartition], error: Exception) -> None:
-        for track in self._buffer.tracks:
-            is_known = self._metadata.partition_count(track.partition.topic) is not None
-            if track.partition in partitions and track.error is None and not is_known:
-                self._fail(track.partition, error, is_passing=_is_passing(error))
+        for state in self._buffer.states:
+            is_known = self._metadata.partition_count(state.partition.topic) is not None
+            if state.partition in partitions and state.error is None and not is_known:
+                self._fail(state.partition, error, is_passing=_is_passing(error))
 
     def _look_positions_up(self) -> None:
         """Start a look-up of the positions that are needed and not being looked up."""
         wanted: dict[TopicPartition, int] = {}
         committed: dict[TopicPartition, int] = {}
-        for track in self._buffer.tracks:
-            count = self._metadata.partition_count(track.partition.topic)
-            is_known = count is not None and 0 <= track.partition.partition < count
-            is_looked_up = self._looked_up.get(track.partition) == track.generation
+        for state in self._buffer.states:
+            count = self._metadata.partition_count(state.partition.topic)
+            is_known = count is not None and 0 <= state.partition.partition < count
+            is_looked_up = self._looked_up.get(state.partition) == state.generation
             if not is_known or is_looked_up:
                 continue
-            if track.needs_committed and track.error is None:
-                committed[track.partition] = self._looked_up[track.partition] = track.generation
-            elif track.reset_to is not None and track.needs_position:
-                wanted[track.partition] = track.reset_to
-                self._looked_up[track.partition] = track.generation
+            if state.needs_committed and state.error is None:
+                committed[state.partition] = self._looked_up[state.partition] = state.generation
+            elif state.reset_to is not None and state.needs_position:
+                wanted[state.partition] = state.reset_to
+                self._looked_up[state.partition] = state.generation
         if wanted:
             generations = {partition: self._looked_up[partition] for partition in wanted}
             self._look_up(self._find_positions(wanted, generations), "positions")
@@ -383,10 +383,10 @@ class Fetcher:
 
     def _led_by(self, address: str) -> dict[TopicPartition, int]:
         led: dict[TopicPartition, int] = {}
-        for track in self._buffer.tracks:
-            leader = self._metadata.leader(track.partition)
+        for state in self._buffer.states:
+            leader = self._metadata.leader(state.partition)
             if leader is not None and leader.address == address:
-                led[track.partition] = leader.epoch
+                led[state.partition] = leader.epoch
         return led
 
 

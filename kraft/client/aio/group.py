@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Permit, not_committed
 from kraft.client.aio.engine import Engine
-from kraft.client.aio.membership import Membership
+from kraft.client.aio.membership import GroupMembership
 from kraft.client.cluster.missing_topics import warn_of_missing_topics
 from kraft.client.cluster.network import Network
 from kraft.client.model.errors import SubscriptionConflict
@@ -26,7 +26,7 @@ from kraft.client.model.values import GroupMetadata, OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
-from kraft.client.sans_io.group.member import GroupMember, MemberIdentity
+from kraft.client.sans_io.group.member import MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import Assign, Lose, Revoke, Step
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
@@ -53,7 +53,7 @@ _NOT_OWNED: Final = (
 )
 
 
-class Group:
+class OwnGroup:
     """The group of one consumer. A consumer that is assigned partitions uses it for commits alone."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Group:
         self._callbacks: weakref.ref[Subscription] | None = None
         """The subscription with its callbacks, which the consumer keeps."""
         self.is_in_callback = False
-        self._membership: Membership | None = None
+        self._membership: GroupMembership | None = None
         self._commits: Commits | None = None
         self._auto_commit: asyncio.Task[None] | None = None
         self._missing_topics: asyncio.Task[None] | None = None
@@ -116,7 +116,7 @@ class Group:
         if self.subscription is not None and self._membership is None:
             member = self._new_member()
             self._subscribe_member(member)
-            self._membership = Membership(
+            self._membership = GroupMembership(
                 member, engine.coordinators, engine.metadata, self._settings, self._clock, engine.fetcher.notify
             )
         if self.subscription is not None and self.subscription.topics and self._missing_topics is None:
@@ -159,12 +159,12 @@ class Group:
             raise membership.member.error
         return frozenset()
 
-    def _new_member(self) -> GroupMember:
+    def _new_member(self) -> MemberMachine:
         if self._settings.group_protocol == "classic":
             return ClassicMember(self._settings, self._backoff)
         return ConsumerMember(self._settings, self._member_id, self._backoff)
 
-    def _subscribe_member(self, member: GroupMember) -> None:
+    def _subscribe_member(self, member: MemberMachine) -> None:
         assert self.subscription is not None
         member.subscribe(self.subscription.topics, self.subscription.pattern)
 
@@ -183,7 +183,7 @@ class Group:
     def _forget_last_commit(self) -> None:
         self._last_commit, self._held = None, frozenset()
 
-    async def _carry_out(self, step: Step, membership: Membership, engine: Engine) -> None:
+    async def _carry_out(self, step: Step, membership: GroupMembership, engine: Engine) -> None:
         member = membership.member
         subscription = self._with_callbacks()
         try:
@@ -208,7 +208,7 @@ class Group:
             raise
         self._finish(step, membership, engine)
 
-    def _finish(self, step: Step, membership: Membership, engine: Engine) -> None:
+    def _finish(self, step: Step, membership: GroupMembership, engine: Engine) -> None:
         if not isinstance(step, Assign):
             self._take_away(step.partitions)
             engine.fetcher.wake_up()
@@ -225,7 +225,9 @@ class Group:
     def _with_callbacks(self) -> Subscription:
         return (self._callbacks and self._callbacks()) or Subscription()
 
-    async def _call(self, callback: Callback | None, partitions: list[TopicPartition], membership: Membership) -> None:
+    async def _call(
+        self, callback: Callback | None, partitions: list[TopicPartition], membership: GroupMembership
+    ) -> None:
         if callback is None:
             return
         # A callback is the user's time, as the work on records is.
@@ -247,11 +249,11 @@ class Group:
         """Return where each assigned partition was read to, without the records that may not be processed yet."""
         upto: Callable[[TopicPartition, int], int] = self._progress.processed if only_processed else self._progress.read
         offsets: Consumed = {}
-        for track in self._output.tracks:
-            if track.position is not None and not track.needs_committed:
-                offset = upto(track.partition, track.position)
-                epoch = track.epochs.up_to(offset - 1).latest
-                offsets[track.partition] = OffsetAndMetadata(offset, "", epoch)
+        for state in self._output.states:
+            if state.position is not None and not state.needs_committed:
+                offset = upto(state.partition, state.position)
+                epoch = state.epochs.up_to(offset - 1).latest
+                offsets[state.partition] = OffsetAndMetadata(offset, "", epoch)
         return offsets
 
     def metadata(self) -> GroupMetadata:
@@ -376,7 +378,7 @@ class Group:
             self._missing_topics.cancel()
             self._missing_topics = None
 
-    async def _give_up(self, membership: Membership) -> None:
+    async def _give_up(self, membership: GroupMembership) -> None:
         subscription = self._with_callbacks()
         ownership = membership.member.ownership
         partitions = sorted(TopicPartition(place.topic, place.partition) for place in ownership.owned)
@@ -397,7 +399,7 @@ def needs_group(call: str) -> SubscriptionConflict:
     return SubscriptionConflict(f"{call}: the consumer has no group; give group.id")
 
 
-async def close_dropped(engine: Engine, group: Group | None, clock: Clock) -> None:
+async def close_dropped(engine: Engine, group: OwnGroup | None, clock: Clock) -> None:
     """Close what a dropped consumer has left. The last poll's records may not be processed, so they do not count."""
     try:
         if group is not None:

@@ -10,7 +10,7 @@ from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.model.settings import ConsumerSettings
-from kraft.client.sans_io.group.member import CoordinatorRequest, GroupMember, GroupRequest, GroupResponse
+from kraft.client.sans_io.group.member import CoordinatorRequest, GroupRequest, GroupResponse, MemberMachine
 from kraft.model.classic_groups import Heartbeat, JoinGroupRequest, LeaveGroup, SyncGroup
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest
 from kraft.model.errors import Refusal
@@ -32,12 +32,12 @@ _REBALANCE_GRACE_MS: Final = 5_000
 """How much longer than the rebalance timeout a member waits for the others. As in Kafka's clients."""
 
 
-class Membership:
+class GroupMembership:
     """Keeps one member in its group until it leaves."""
 
     def __init__(
         self,
-        member: GroupMember,
+        member: MemberMachine,
         coordinators: Coordinators,
         metadata: MetadataCache,
         settings: ConsumerSettings,

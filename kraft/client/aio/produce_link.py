@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.cluster.ports import ProduceStream
+from kraft.client.cluster.connections import ProduceStream
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.sans_io.send_buffer import Attempt
 from kraft.model.errors import Refusal

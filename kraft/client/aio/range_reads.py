@@ -8,7 +8,7 @@ from contextlib import aclosing
 from kraft.client.aio.consumer_calls import ConsumerClient
 from kraft.client.model.values import PartitionColumns
 from kraft.client.sans_io.batches import decode_columns, split_batches
-from kraft.client.sans_io.track import Chunk
+from kraft.client.sans_io.partition_state import FetchedChunk
 from kraft.model.ids import TopicPartition
 
 
@@ -42,7 +42,7 @@ async def read_batches(
 
 async def read_chunks(
     consumer: ConsumerClient, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
-) -> AsyncGenerator[Chunk, None]:
+) -> AsyncGenerator[FetchedChunk, None]:
     """Yield the same range as responses of the leader."""
     if start >= end:
         return
@@ -54,7 +54,7 @@ async def read_chunks(
 
 
 def decoded(
-    consumer: ConsumerClient, partition: TopicPartition, chunk: Chunk, start: int, end: int
+    consumer: ConsumerClient, partition: TopicPartition, chunk: FetchedChunk, start: int, end: int
 ) -> Iterator[PartitionColumns]:
     """Yield the columns of a response to `read_chunks`, in any thread. Raises InvalidBatch."""
     check_crcs = consumer.calls.settings.check_crcs

@@ -8,9 +8,9 @@ from typing import Final
 
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.cluster.attempts import Attempts
+from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.offset_lookup import no_such_partition
-from kraft.client.cluster.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft.client.cluster.ports import Connections
-from kraft.client.sans_io.send_lane import Awaited
+from kraft.client.cluster.connections import Connections
+from kraft.client.sans_io.send_queue import Awaited
 from kraft.model.awaited_replicas import AwaitingPartition, DescribeAwaitedReplicasRequest
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.cluster.ports import Node
+from kraft.client.cluster.connections import PeerNode
 from kraft.client.model.group_offsets import numbers_by_topic
 from kraft.client.model.transactions import TransactionDescription, TransactionListing, described
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
@@ -92,7 +92,7 @@ async def describe_producers(
     """
 
     async def ask(
-        node: Node, asked: Sequence[TopicPartition], timeout_s: float
+        node: PeerNode, asked: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, tuple[ProducerState, ...] | Refusal]:
         topics = tuple(
             TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in numbers_by_topic(asked).items()
@@ -134,7 +134,7 @@ async def abort_transaction(
         coordinator_epoch=max(0, coordinator_epoch),
     )
 
-    async def ask(node: Node, _: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, None]:
+    async def ask(node: PeerNode, _: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, None]:
         await node.call(ABORT_TRANSACTION, request, timeout_s)
         return {partition: None}
 

@@ -17,7 +17,7 @@ from kraft.client.model.errors import TransactionAborted, TransactionTimeout
 from kraft.client.model.group_offsets import Offsets, check_committed, transactional_topics
 from kraft.client.model.values import GroupMetadata
 from kraft.client.sans_io.send_batch import ProducerIdentity
-from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
+from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, ProducerTransactionState
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
@@ -52,13 +52,13 @@ class Transactions:
     async def initialise(self, timeout_ms: int) -> None:
         """Get the producer's identity, unless it has one, and end what an earlier producer with the id left open."""
         async with self._call("init_transactions", timeout_ms) as deadline_ms:
-            if self._state.state is State.NEW:
+            if self._state.state is ProducerTransactionState.NEW:
                 await self._ask("init_transactions", deadline_ms, timeout_ms)
             self._state.check_alive("init_transactions")
 
     async def begin(self, timeout_ms: int) -> None:
         async with self._call("begin_transaction", timeout_ms) as deadline_ms:
-            if self._state.state is State.NEW:
+            if self._state.state is ProducerTransactionState.NEW:
                 await self._ask("begin_transaction", deadline_ms, timeout_ms)
             self._state.begin()
             assert self._state.identity is not None, "an initialised producer has an identity"
@@ -129,7 +129,7 @@ class Transactions:
 
     def is_open(self, number: int) -> bool:
         """True if the transaction with this number has begun, and not ended."""
-        return self._state.number == number and self._state.state is not State.READY
+        return self._state.number == number and self._state.state is not ProducerTransactionState.READY
 
     async def _abort(self, deadline_ms: int, timeout_ms: int) -> None:
         sender = self._started()

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from kraft.client.bulk.fetch_socket import RESPONSE_BYTES_MAX, Fetch, FetchAnswer, FetchSocket
 from kraft.client.bulk.sockets import FetchSockets
+from kraft.client.sans_io.partition_state import FetchedChunk
 from kraft.client.sans_io.read_epochs import ReadEpochs
-from kraft.client.sans_io.track import Chunk
 from kraft.log.format.record_batch import BatchHeader, read_header
 from kraft.model.errors import ErrorCode, InvalidBatch
 from kraft.model.fetch import AbortedTransaction
@@ -48,20 +48,22 @@ class FetchedBatches(Struct, frozen=True, kw_only=True):
     more_follow: bool = False
 
 
-class Source(Protocol):
+class RangeSource(Protocol):
     """The ordinary path of a consumer."""
 
     def direct_leader(self, partition: TopicPartition) -> DirectLeader | None:
         """Return the leader; None if it is not known, or has no listener that this client can use."""
 
-    def read_chunks(self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs) -> Iterator[Chunk]:
+    def read_chunks(
+        self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs
+    ) -> Iterator[FetchedChunk]:
         """Yield the range over gRPC; what was read before it has those leader epochs."""
 
 
 class RangeReader:
     def __init__(
         self,
-        source: Source,
+        source: RangeSource,
         sockets: FetchSockets,
         partition: TopicPartition,
         *,

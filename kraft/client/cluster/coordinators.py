@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, NoBrokerReachable, check, is_transient
 from kraft.client.cluster.attempts import Attempts
-from kraft.client.cluster.ports import Connections
+from kraft.client.cluster.connections import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
-from kraft.client.cluster.ports import Connections
+from kraft.client.cluster.connections import Connections
 from kraft.model.brokers import BrokerDescription, DescribeBrokersRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Refusal

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
 from kraft.client.cluster.attempts import Attempts
+from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
-from kraft.client.cluster.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -21,7 +21,9 @@ from kraft.runtime.clock import Clock
 
 Item = TypeVar("Item")
 
-Ask: TypeAlias = Callable[[Node, Sequence[TopicPartition], float], Awaitable[Mapping[TopicPartition, Item | Refusal]]]
+Ask: TypeAlias = Callable[
+    [PeerNode, Sequence[TopicPartition], float], Awaitable[Mapping[TopicPartition, Item | Refusal]]
+]
 """Sends one request about partitions; takes the timeout in seconds. Raises Refusal or Unreachable."""
 
 PARTITIONS_AT_ONCE: Final = 500

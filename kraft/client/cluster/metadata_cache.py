@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from kraft.client.cluster.any_broker import AnyBroker
 from kraft.client.cluster.attempts import Attempts
-from kraft.client.cluster.ports import Connections
+from kraft.client.cluster.connections import Connections
 from kraft.client.model.arguments import checked_topic
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.settings import ClientSettings
@@ -44,7 +44,7 @@ class Leader(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Topic:
+class _CachedTopic:
     topic_id: UUID
     metadata: TopicMetadata
     leaders: dict[int, tuple[int, int]]
@@ -67,7 +67,7 @@ class MetadataCache:
             settings.bootstrap_servers, backoff, clock, refused_timeout_ms=settings.bootstrap_refused_timeout_ms
         )
         self._brokers: dict[int, str] = {}
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _CachedTopic] = {}
         self._wanted: set[str] = set()
         self._missing: dict[str, Refusal] = {}
         self._lacking_until_ms: dict[TopicPartition, int] = {}
@@ -281,7 +281,7 @@ class MetadataCache:
             leaders[each.partition] = (each.leader_id, each.leader_epoch) if each.leader_epoch >= before[1] else before
         if leaders != old:
             self._refreshes_without_change = 0
-        self._topics[topic.topic] = _Topic(topic.topic_id, topic, leaders)
+        self._topics[topic.topic] = _CachedTopic(topic.topic_id, topic, leaders)
 
 
 def _named(name: str, topic: TopicMetadata) -> Refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.client.cluster.ports import Connections, Node
+from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.model.errors import ClientClosed
 from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
@@ -43,7 +43,7 @@ class _ClosableConnections:
         self._client_id = client_id
         self._is_closed = False
 
-    def peer(self, address: str, client_id: str = "") -> Node:
+    def peer(self, address: str, client_id: str = "") -> PeerNode:
         if self._is_closed:
             raise ClientClosed("the client is closed")
         return self._connections.peer(address, client_id or self._client_id)
@@ -68,7 +68,7 @@ class _KeptConnections:
     def __init__(self) -> None:
         self._connections: Connections | None = None
 
-    def peer(self, address: str, client_id: str = "") -> Node:
+    def peer(self, address: str, client_id: str = "") -> PeerNode:
         if self._connections is None:
             self._connections = _grpc_connections()
         return self._connections.peer(address, client_id)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
 from kraft.client.cluster.attempts import Attempts
+from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
-from kraft.client.cluster.ports import Connections
 from kraft.client.model.values import FoundOffset
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal, error_code

@@ -1,4 +1,4 @@
-"""Takes fetched records out of a consumer's tracks, in turns, and advances the positions."""
+"""Takes fetched records out of a consumer's states, in turns, and advances the positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import PartitionColumns
 from kraft.client.sans_io.batches import decode_columns
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
-from kraft.client.sans_io.track import Chunk, Track
+from kraft.client.sans_io.partition_state import FetchedChunk, PartitionState
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import TopicPartition
@@ -33,11 +33,11 @@ class RecordOutput:
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        return [track.partition for track in self._buffer.tracks]
+        return [state.partition for state in self._buffer.states]
 
     @property
-    def tracks(self) -> list[Track]:
-        return self._buffer.tracks
+    def states(self) -> list[PartitionState]:
+        return self._buffer.states
 
     def take(self, max_records: int | None, held: Container[TopicPartition] = ()) -> Iterator[PartitionColumns]:
         """Yield parts of at most `max_records` together, partition by partition, and advance the positions.
@@ -47,10 +47,10 @@ class RecordOutput:
         """
         left = max_records
         for _ in range(len(self._turns)):
-            track = self._buffer.track(self._turns[0])
-            is_left_out = track.is_paused or track.partition in held
+            state = self._buffer.state(self._turns[0])
+            is_left_out = state.is_paused or state.partition in held
             while not is_left_out and (left is None or left > 0):
-                part = self._next_part(track, left)
+                part = self._next_part(state, left)
                 if part is None:
                     break
                 yield part
@@ -61,28 +61,28 @@ class RecordOutput:
                 return
             self._turns.rotate(-1)
 
-    def _next_part(self, track: Track, records_max: int | None) -> PartitionColumns | None:
-        ready = track.ready
+    def _next_part(self, state: PartitionState, records_max: int | None) -> PartitionColumns | None:
+        ready = state.ready
         while not ready:
-            chunk = self._buffer.take_chunk(track)
-            if chunk is None or track.position is None:
+            chunk = self._buffer.take_chunk(state)
+            if chunk is None or state.position is None:
                 return None
-            self._decode(track, chunk, track.position)
+            self._decode(state, chunk, state.position)
         part = ready.popleft()
         if records_max is not None and len(part.columns.offsets) > records_max:
             part, rest = _cut(part, records_max)
             ready.appendleft(rest)
-        track.position = part.next_offset
+        state.position = part.next_offset
         return part
 
-    def _decode(self, track: Track, chunk: Chunk, start: int) -> None:
+    def _decode(self, state: PartitionState, chunk: FetchedChunk, start: int) -> None:
         """Decode a chunk into `ready`. Records before corrupt bytes are kept; after them, poll raises."""
         check_crcs = self._settings.check_crcs
-        parts = decode_columns(track.partition, chunk.records, start, check_crcs=check_crcs, aborted=chunk.aborted)
+        parts = decode_columns(state.partition, chunk.records, start, check_crcs=check_crcs, aborted=chunk.aborted)
         try:
-            track.ready.extend(parts)
+            state.ready.extend(parts)
         except InvalidBatch as error:
-            self._buffer.fail(track.partition, error)
+            self._buffer.fail(state.partition, error)
 
 
 def _cut(part: PartitionColumns, records: int) -> tuple[PartitionColumns, PartitionColumns]:

@@ -39,7 +39,7 @@ _ABORTABLE: Final = _UNKNOWN_PRODUCER | {ErrorCode.TRANSACTION_ABORTABLE, ErrorC
 """Refusals of a commit after which the transaction is aborted; the coordinator may have done so already."""
 
 
-class State(Enum):
+class ProducerTransactionState(Enum):
     """State of a producer's transaction."""
 
     NEW = "the producer has not been initialised"
@@ -61,7 +61,7 @@ class ProducerTransactions:
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self.is_temporary = is_temporary
-        self.state = State.NEW
+        self.state = ProducerTransactionState.NEW
         self.identity: ProducerIdentity | None = None
         """Identity of the open transaction, or of the next one."""
         self.number = 0
@@ -80,7 +80,7 @@ class ProducerTransactions:
 
     def current(self, call: str = "send") -> int:
         """Return the number of the transaction that a record or an offset belongs to. Raises unless one is open."""
-        if self.state is not State.OPEN:
+        if self.state is not ProducerTransactionState.OPEN:
             self.check_alive(call)
             raise TransactionConflict(f"{call}: {self._not_open()}")
         return self.number
@@ -100,11 +100,11 @@ class ProducerTransactions:
 
         Return True if it is the first one.
         """
-        is_committing = self.state is State.COMMITTING and not self._is_end_sent
-        may_fail = self.state in (State.OPEN, State.PREPARING) or is_committing
+        is_committing = self.state is ProducerTransactionState.COMMITTING and not self._is_end_sent
+        may_fail = self.state in (ProducerTransactionState.OPEN, ProducerTransactionState.PREPARING) or is_committing
         if not may_fail or number not in (None, self.number):
             return False
-        self.state, self._error = State.FAILED, error
+        self.state, self._error = ProducerTransactionState.FAILED, error
         return True
 
     @property
@@ -117,9 +117,9 @@ class ProducerTransactions:
     def begin(self) -> None:
         """Begin the next transaction."""
         self.check_alive("begin_transaction")
-        if self.state is not State.READY:
+        if self.state is not ProducerTransactionState.READY:
             raise TransactionConflict(f"begin_transaction: {self.state.value}")
-        self.state = State.OPEN
+        self.state = ProducerTransactionState.OPEN
         self.number += 1
         self._is_written = self._must_initialise = self._is_end_sent = self._is_end_repeated = False
         self._error = None
@@ -127,45 +127,50 @@ class ProducerTransactions:
     def prepare(self) -> None:
         """Begin or continue to wait until all records are stored."""
         self.check_alive("prepare_transaction")
-        if self.state not in (State.OPEN, State.PREPARING):
+        if self.state not in (ProducerTransactionState.OPEN, ProducerTransactionState.PREPARING):
             raise TransactionConflict(f"prepare_transaction: {self._not_open()}")
-        self.state = State.PREPARING
+        self.state = ProducerTransactionState.PREPARING
 
     def prepared(self) -> ProducerIdentity | None:
         """End the part of this producer. Return its identity; None if there is no record, and nothing to commit."""
         self.check_alive("prepare_transaction")
-        self.state = State.PREPARED if self._is_written else State.READY
+        self.state = ProducerTransactionState.PREPARED if self._is_written else ProducerTransactionState.READY
         return self.identity if self._is_written else None
 
     def commit(self) -> None:
         """Begin or continue to commit."""
         self.check_alive("commit_transaction")
-        if self.state not in (State.OPEN, State.COMMITTING):
+        if self.state not in (ProducerTransactionState.OPEN, ProducerTransactionState.COMMITTING):
             raise TransactionConflict(f"commit_transaction: {self._not_open()}")
-        self.state = State.COMMITTING
+        self.state = ProducerTransactionState.COMMITTING
 
     def abort(self) -> None:
         """Begin or continue to abort."""
-        if self.state is State.DEAD:
+        if self.state is ProducerTransactionState.DEAD:
             self.check_alive("abort_transaction")
-        if not self.may_abort and self.state is not State.PREPARED:
+        if not self.may_abort and self.state is not ProducerTransactionState.PREPARED:
             raise TransactionConflict(f"abort_transaction: {self._not_open()}")
-        self.state = State.ABORTING
+        self.state = ProducerTransactionState.ABORTING
 
     @property
     def may_abort(self) -> bool:
         """True unless there is nothing to abort, or the transaction may be committed already, or by another client."""
-        if self.state is State.COMMITTING:
+        if self.state is ProducerTransactionState.COMMITTING:
             return not self._is_end_sent
-        return self.state in (State.OPEN, State.FAILED, State.PREPARING, State.ABORTING)
+        return self.state in (
+            ProducerTransactionState.OPEN,
+            ProducerTransactionState.FAILED,
+            ProducerTransactionState.PREPARING,
+            ProducerTransactionState.ABORTING,
+        )
 
     def check_alive(self, call: str) -> None:
         """Raise the error that ended the producer, or TransactionAborted if the transaction can only be aborted."""
         if self._error is None:
             return
-        if self.state is State.DEAD:
+        if self.state is ProducerTransactionState.DEAD:
             raise self._error
-        if self.state is State.FAILED:
+        if self.state is ProducerTransactionState.FAILED:
             raise TransactionAborted(
                 f"{call}: the transaction of {self._name} has failed; call abort_transaction, then begin again. "
                 f"Reason: {self.reason}"
@@ -175,12 +180,12 @@ class ProducerTransactions:
 
     def next_request(self) -> CoordinatorRequest | None:
         """Return the request that is due. A transaction of which no broker knows ends without one."""
-        if self.state is State.NEW:
+        if self.state is ProducerTransactionState.NEW:
             return self._initialise()
-        if self.state not in (State.COMMITTING, State.ABORTING):
+        if self.state not in (ProducerTransactionState.COMMITTING, ProducerTransactionState.ABORTING):
             return None
         if not self._is_written:
-            self.state = State.READY
+            self.state = ProducerTransactionState.READY
             return None
         if self._must_initialise:
             return self._initialise()
@@ -190,7 +195,7 @@ class ProducerTransactions:
             transactional_id=self._transactional_id,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
-            committed=self.state is State.COMMITTING,
+            committed=self.state is ProducerTransactionState.COMMITTING,
         )
 
     def sent_again(self) -> None:
@@ -200,12 +205,12 @@ class ProducerTransactions:
     def answered(self, identity: ProducerIdentity) -> None:
         """The request was carried out: this is the identity for the next transaction."""
         self.identity = identity
-        self.state = State.READY
+        self.state = ProducerTransactionState.READY
 
     def refused(self, refusal: Refusal) -> None:
         """Take a refusal that retries do not end."""
         code = refusal.error_code
-        if self.state is State.ABORTING and self.is_temporary and code in _UNKNOWN_PRODUCER:
+        if self.state is ProducerTransactionState.ABORTING and self.is_temporary and code in _UNKNOWN_PRODUCER:
             self._die(TransactionConflict("the temporary transactional.id was deleted: use another producer"))
         elif code in _FENCED:
             self._die(
@@ -214,17 +219,19 @@ class ProducerTransactions:
                     f"{self._name} is used by another producer; close this one ({refusal.message})",
                 )
             )
-        elif self.state is State.COMMITTING and self._is_end_repeated and code in _UNKNOWN_PRODUCER:
+        elif self.state is ProducerTransactionState.COMMITTING and self._is_end_repeated and code in _UNKNOWN_PRODUCER:
             self._die(
                 TransactionOutcomeUnknown(
                     f"the transaction of {self._name} was committed or aborted: the response to a first commit was "
                     f"lost, and a second one was refused. Read what it wrote before it is written again ({refusal})"
                 )
             )
-        elif self.state is State.COMMITTING and code in _ABORTABLE:
+        elif self.state is ProducerTransactionState.COMMITTING and code in _ABORTABLE:
             self._is_end_sent, self._must_initialise = False, code in _UNKNOWN_PRODUCER
             self.failed(refusal)
-        elif self.state is State.ABORTING and code in _UNKNOWN_PRODUCER and not self._must_initialise:
+        elif (
+            self.state is ProducerTransactionState.ABORTING and code in _UNKNOWN_PRODUCER and not self._must_initialise
+        ):
             self._must_initialise = True
         else:
             self._die(refusal)
@@ -245,10 +252,10 @@ class ProducerTransactions:
         return f"transactional.id {self._transactional_id!r}"
 
     def _die(self, error: Exception) -> None:
-        self.state, self._error = State.DEAD, error
+        self.state, self._error = ProducerTransactionState.DEAD, error
 
     def _not_open(self) -> str:
-        return State.READY.value if self.state is State.NEW else self.state.value
+        return ProducerTransactionState.READY.value if self.state is ProducerTransactionState.NEW else self.state.value
 
 
 def _text(error: Exception) -> str:

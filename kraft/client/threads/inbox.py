@@ -29,7 +29,7 @@ SentRecord = tuple[str, int | None, int, bytes | None, bytes | None, tuple[Heade
 _destination = itemgetter(0, 1, 2)
 
 
-class Run(NamedTuple):
+class RecordSpan(NamedTuple):
     """Records of one topic that were sent one after the other, to the same partition and in the same transaction."""
 
     topic: str
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class Inbox:
-    """Threads put records in, and the event loop takes them out in runs, so that it need not look at each.
+    """Threads put records in, and the event loop takes them out in spans, so that it need not look at each.
 
     No lock is held for a small record, which would cost as much as all the rest of `put`: the steps of a deque are
     atomic.
@@ -58,9 +58,9 @@ class Inbox:
         self._is_crowded = False
         """True while the large records, or those parked, leave no room; this and the next two change under the lock."""
         self._large_bytes = 0
-        """Bytes of the large records here and in runs that are not queued."""
+        """Bytes of the large records here and in spans that are not queued."""
         self._parked = 0
-        """The number of records in runs that are parked."""
+        """The number of records in spans that are parked."""
         self._taken = 0
         """The number of records taken so far. For the event loop alone."""
         self.is_closed = False
@@ -91,7 +91,7 @@ class Inbox:
         """The number of records put in until now. For the event loop alone."""
         return self._taken + len(self._sent)
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RecordSpan]:
         """Return all that is in the inbox. If it is nothing, the next record needs another call of the event loop."""
         if not self._sent:
             self._is_watched = False
@@ -104,18 +104,18 @@ class Inbox:
             self._has_room.notify_all()
         return list(_runs(taken))
 
-    def park(self, run: Run) -> None:
-        """Count the records of a run that was taken and has to wait, such as for a look-up of its topic."""
-        self._hold(records_more=len(run.records))
+    def park(self, span: RecordSpan) -> None:
+        """Count the records of a span that was taken and has to wait, such as for a look-up of its topic."""
+        self._hold(records_more=len(span.records))
 
-    def unpark(self, run: Run) -> None:
+    def unpark(self, span: RecordSpan) -> None:
         """Count them no longer: the wait is over."""
-        self._hold(records_more=-len(run.records))
+        self._hold(records_more=-len(span.records))
 
-    def ended(self, run: Run) -> None:
-        """Release the bytes of a run that was taken: its records are in batches, or have failed."""
+    def ended(self, span: RecordSpan) -> None:
+        """Release the bytes of a span that was taken: its records are in batches, or have failed."""
         if self._large_bytes:
-            self._hold(bytes_more=-sum(map(_large, run.records.sizes())))
+            self._hold(bytes_more=-sum(map(_large, span.records.sizes())))
 
     def close(self) -> None:
         """Refuse further records, also those that wait for room."""
@@ -152,7 +152,9 @@ def _large(size_bytes: int) -> int:
     return size_bytes if size_bytes >= LARGE_BYTES else 0
 
 
-def _runs(taken: list[SentRecord]) -> Iterator[Run]:
+def _runs(taken: list[SentRecord]) -> Iterator[RecordSpan]:
     for (topic, partition, transaction), sent in groupby(taken, _destination):
         _, _, _, keys, values, headers, times_ms, futures = map(list, zip(*sent, strict=True))
-        yield Run(topic, partition, transaction, ColumnRecords(keys, values, headers, times_ms), ThreadReceipt(futures))
+        yield RecordSpan(
+            topic, partition, transaction, ColumnRecords(keys, values, headers, times_ms), ThreadReceipt(futures)
+        )

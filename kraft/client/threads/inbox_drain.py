@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.producer import Producer
 from kraft.client.model.errors import ClientClosed
-from kraft.client.threads.inbox import Inbox, Run
+from kraft.client.threads.inbox import Inbox, RecordSpan
 
 log = logging.getLogger("kraft.client")
 
@@ -33,9 +33,9 @@ class InboxDrain:
     def __init__(self, inbox: Inbox, producer: Producer) -> None:
         self._inbox = inbox
         self._producer = producer
-        self._taken: deque[Run | asyncio.Future[None]] = deque()
+        self._taken: deque[RecordSpan | asyncio.Future[None]] = deque()
         """What is to be queued next, and futures that end when it is their turn."""
-        self._parked: dict[_Sought, deque[Run]] = {}
+        self._parked: dict[_Sought, deque[RecordSpan]] = {}
         self._lookups: dict[_Sought, asyncio.Task[set[_Sought]]] = {}
         """The tasks that end when what was parked is queued, has failed, or waits for what is in the result."""
         self._found: set[str] = set()
@@ -96,9 +96,9 @@ class InboxDrain:
     def fail_rest(self) -> None:
         """Fail the records that are left after the inbox was closed."""
         parked, self._parked = self._parked, {}
-        rest = [each for each in self._taken if isinstance(each, Run)]
+        rest = [each for each in self._taken if isinstance(each, RecordSpan)]
         self._taken.clear()
-        rest += [run for runs in parked.values() for run in runs]
+        rest += [span for spans in parked.values() for span in spans]
         while rest := rest or self._inbox.take():
             self._fail(rest, _closed())
             rest = []
@@ -119,48 +119,48 @@ class InboxDrain:
         self._taken.extend(self._inbox.take())
         return bool(self._taken)
 
-    async def _pass(self, run: Run | asyncio.Future[None]) -> None:
-        if isinstance(run, asyncio.Future):
-            if not run.done():
-                run.set_result(None)
-        elif (sought := self._sought(run)) is not None:
-            self._park(run, sought)
+    async def _pass(self, span: RecordSpan | asyncio.Future[None]) -> None:
+        if isinstance(span, asyncio.Future):
+            if not span.done():
+                span.set_result(None)
+        elif (sought := self._sought(span)) is not None:
+            self._park(span, sought)
         else:
-            await self._queue(run)
+            await self._queue(span)
 
-    def _sought(self, run: Run) -> _Sought | None:
+    def _sought(self, span: RecordSpan) -> _Sought | None:
         """Return what has to be found before the records can be queued."""
-        if run.topic not in self._found:
-            return run.topic, None
-        if run.partition is None:
+        if span.topic not in self._found:
+            return span.topic, None
+        if span.partition is None:
             return None
-        place = run.topic, run.partition
+        place = span.topic, span.partition
         # Behind those that are parked, also if the partition was found by another look-up meanwhile.
-        return place if place in self._parked or self._producer.lacks(run.topic, run.partition) else None
+        return place if place in self._parked or self._producer.lacks(span.topic, span.partition) else None
 
-    async def _queue(self, run: Run) -> None:
+    async def _queue(self, span: RecordSpan) -> None:
         try:
             await self._producer.submit(
-                run.topic, run.records, run.partition, run.receipt, run.transaction, self._memory
+                span.topic, span.records, span.partition, span.receipt, span.transaction, self._memory
             )
         except asyncio.CancelledError:
-            run.receipt.failed(_closed())
+            span.receipt.failed(_closed())
             raise
         except Exception as error:  # noqa: BLE001  The records' futures carry it to the sender.
-            run.receipt.failed(error)
-            self._producer.record_not_queued(error, run.transaction)
+            span.receipt.failed(error)
+            self._producer.record_not_queued(error, span.transaction)
         finally:
-            self._inbox.ended(run)
-            self._count(run)
+            self._inbox.ended(span)
+            self._count(span)
 
-    def _park(self, run: Run, sought: _Sought) -> None:
+    def _park(self, span: RecordSpan, sought: _Sought) -> None:
         if sought not in self._parked:
             self._parked[sought] = deque()
-            name = f"topic {run.topic}" if sought[1] is None else f"partition {run.topic}-{run.partition}"
+            name = f"topic {span.topic}" if sought[1] is None else f"partition {span.topic}-{span.partition}"
             self._lookups[sought] = asyncio.get_running_loop().create_task(self._look_up(sought), name=name)
-        self._parked[sought].append(run)
-        self._inbox.park(run)
-        self._count(run)
+        self._parked[sought].append(span)
+        self._inbox.park(span)
+        self._count(span)
 
     async def _look_up(self, sought: _Sought) -> set[_Sought]:
         """Wait for metadata. The records that were parked before a look-up that failed share its error.
@@ -181,33 +181,33 @@ class InboxDrain:
         self._found.add(topic)
         queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         parked = self._unparked(sought)
-        self._passed -= sum(len(run.records) for run in parked)
+        self._passed -= sum(len(span.records) for span in parked)
         # Before what was taken since, which may be of the same topic.
         self._taken.extendleft([queued, *reversed(parked)])
         self.start()
         await queued
         self._lookup_ended(sought)
-        return {further for run in parked if (further := self._sought(run)) is not None}
+        return {further for span in parked if (further := self._sought(span)) is not None}
 
     def _lookup_ended(self, sought: _Sought) -> None:
         # Of a topic that was created again with fewer partitions, the next look-up may have begun.
         if self._lookups[sought] is asyncio.current_task():
             del self._lookups[sought]
 
-    def _unparked(self, sought: _Sought) -> deque[Run]:
-        runs = self._parked.pop(sought)
-        for run in runs:
-            self._inbox.unpark(run)
-        return runs
+    def _unparked(self, sought: _Sought) -> deque[RecordSpan]:
+        spans = self._parked.pop(sought)
+        for span in spans:
+            self._inbox.unpark(span)
+        return spans
 
-    def _fail(self, runs: Iterable[Run], error: Exception) -> None:
-        for run in runs:
-            self._inbox.ended(run)
-            run.receipt.failed(error)
-            self._producer.record_not_queued(error, run.transaction)
+    def _fail(self, spans: Iterable[RecordSpan], error: Exception) -> None:
+        for span in spans:
+            self._inbox.ended(span)
+            span.receipt.failed(error)
+            self._producer.record_not_queued(error, span.transaction)
 
-    def _count(self, run: Run) -> None:
-        self._passed += len(run.records)
+    def _count(self, span: RecordSpan) -> None:
+        self._passed += len(span.records)
         while self._waits and self._waits[0][0] <= self._passed:
             _, passed = self._waits.popleft()
             if not passed.done():

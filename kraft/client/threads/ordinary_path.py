@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.bulk.range_reader import DirectLeader
+from kraft.client.sans_io.partition_state import FetchedChunk
 from kraft.client.sans_io.read_epochs import ReadEpochs
-from kraft.client.sans_io.track import Chunk
 from kraft.client.threads.loop_thread import LoopThread
 from kraft.model.ids import TopicPartition
 
@@ -23,7 +23,9 @@ class OrdinaryPath:
         """Return the leader; None if it is not known, or has no listener that this client can use."""
         return self._thread.run(self._find_leader(partition))
 
-    def read_chunks(self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs) -> Iterator[Chunk]:
+    def read_chunks(
+        self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs
+    ) -> Iterator[FetchedChunk]:
         """Yield the range over gRPC; what was read before it has those leader epochs."""
         return self._thread.iterate(self._read_chunks(partition, start, end, epochs))
 
@@ -32,7 +34,7 @@ class OrdinaryPath:
 
     async def _read_chunks(
         self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs
-    ) -> AsyncGenerator[Chunk, None]:
+    ) -> AsyncGenerator[FetchedChunk, None]:
         found = self._consumer.calls.engine().read_chunks(partition, start, end, self._timeout_ms, epochs)
         async with aclosing(found) as chunks:
             async for chunk in chunks:

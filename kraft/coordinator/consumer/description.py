@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import GroupDescription, MemberDescription
+from kraft.coordinator.consumer.requests import ConsumerGroupDescription, MemberDescription
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import preferred_assignor
 
 
-def describe(group: ConsumerGroup, settings: GroupSettings) -> GroupDescription:
-    return GroupDescription(
+def describe(group: ConsumerGroup, settings: GroupSettings) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
         group_id=group.group_id,
         state=group.state,
         epoch=group.epoch,

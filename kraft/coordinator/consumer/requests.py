@@ -92,7 +92,7 @@ class MemberDescription(Struct, frozen=True, kw_only=True):
     target: Partitions
 
 
-class GroupDescription(Struct, frozen=True, kw_only=True):
+class ConsumerGroupDescription(Struct, frozen=True, kw_only=True):
     """ConsumerGroupDescribe of one group; the members are in the order of their ids."""
 
     group_id: str

@@ -10,7 +10,7 @@ from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.views import described
 from kraft.coordinator.consumer.checks import check_offset_fetch
 from kraft.coordinator.consumer.description import describe
-from kraft.coordinator.consumer.requests import GroupDescription
+from kraft.coordinator.consumer.requests import ConsumerGroupDescription
 from kraft.coordinator.group_refusals import no_group, not_of_protocol
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
@@ -72,7 +72,7 @@ def describe_classic(groups: Groups, volatile: GroupsVolatile, group_id: str) ->
 
 def describe_consumer(
     groups: Groups, volatile: GroupsVolatile, group_id: str, settings: GroupShardSettings
-) -> GroupDescription:
+) -> ConsumerGroupDescription:
     """Return the group of the consumer protocol. Raises Refusal GROUP_ID_NOT_FOUND."""
     group = groups.consumer.get(group_id)
     if group is not None:

@@ -98,7 +98,7 @@ class CommittedOffsetsHandler:
         version = context.version
         by_id = version >= _TOPIC_IDS_FROM
 
-        def find(topic: OffsetCommitRequestTopic) -> _Known:
+        def find(topic: OffsetCommitRequestTopic) -> _KnownTopic:
             return self._find(topic.name, TopicId(topic.topic_id) if by_id and not topic.name else None)
 
         async def decide(topics: tuple[FoundTopic[OffsetCommitRequestPartition], ...]) -> tuple[ErrorCode, ...]:
@@ -150,8 +150,8 @@ class CommittedOffsetsHandler:
 
     async def _decided(
         self,
-        topics: Sequence[_Topic[Partition]],
-        find: Callable[[Any], _Known],
+        topics: Sequence[_RequestedTopic[Partition]],
+        find: Callable[[Any], _KnownTopic],
         decide: Callable[[tuple[FoundTopic[Partition], ...]], Awaitable[Sequence[ErrorCode]]],
     ) -> Iterator[ErrorCode]:
         """Return the error code of each partition. `decide` returns those of the partitions that it gets, which exist,
@@ -232,29 +232,31 @@ class CommittedOffsetsHandler:
                 partitions=tuple(sorted(topics[name])),
             )
 
-    def _find_by_name(self, topic: TxnOffsetCommitRequestTopic | OffsetDeleteRequestTopic) -> _Known:
+    def _find_by_name(self, topic: TxnOffsetCommitRequestTopic | OffsetDeleteRequestTopic) -> _KnownTopic:
         return self._find(topic.name, None)
 
-    def _find(self, name: str, topic_id: TopicId | None) -> _Known:
+    def _find(self, name: str, topic_id: TopicId | None) -> _KnownTopic:
         image = self._image()
         topic = image.topic(name) if topic_id is None else image.topic_by_id(topic_id)
         if topic is not None:
-            return _Known(topic.topic, topic.topic_id, topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return _KnownTopic(topic.topic, topic.topic_id, topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         by_name = topic_id is None
-        return _Known("", None, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID)
+        return _KnownTopic(
+            "", None, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+        )
 
     def served(self) -> list[Served]:
         return [OFFSET_FETCH.served_by(self.fetch)]
 
 
-class _Topic(Protocol[Partition_co]):
+class _RequestedTopic(Protocol[Partition_co]):
     """A topic of a request."""
 
     @property
     def partitions(self) -> Sequence[Partition_co]: ...
 
 
-class _Known(Struct, frozen=True):
+class _KnownTopic(Struct, frozen=True):
     """A topic in the metadata; without a name and partitions if it does not exist."""
 
     name: str
@@ -264,9 +266,11 @@ class _Known(Struct, frozen=True):
     """Error of a partition that does not exist."""
 
 
-def _in_parts(topics: Sequence[_Topic[Partition]]) -> Iterator[list[tuple[_Topic[Partition], Sequence[Partition]]]]:
+def _in_parts(
+    topics: Sequence[_RequestedTopic[Partition]],
+) -> Iterator[list[tuple[_RequestedTopic[Partition], Sequence[Partition]]]]:
     """Yield the topics, with at most `COMMITTED_AT_ONCE` partitions at a time. A large topic is in several parts."""
-    part: list[tuple[_Topic[Partition], Sequence[Partition]]] = []
+    part: list[tuple[_RequestedTopic[Partition], Sequence[Partition]]] = []
     room = COMMITTED_AT_ONCE
     for topic in topics:
         for start in range(0, max(len(topic.partitions), 1), COMMITTED_AT_ONCE):

@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.consumer.requests import GroupDescription, Heartbeat, HeartbeatResponse, MemberDescription
+from kraft.coordinator.consumer.requests import (
+    ConsumerGroupDescription,
+    Heartbeat,
+    HeartbeatResponse,
+    MemberDescription,
+)
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.queries import describe_consumer
 from kraft.metadata.features import require_groups
@@ -88,7 +93,7 @@ class ConsumerGroupsHandler:
             authorized_operations=operations,
         )
 
-    def _description(self, group_id: str) -> GroupDescription:
+    def _description(self, group_id: str) -> ConsumerGroupDescription:
         self._require_protocol()
         if not group_id:
             raise empty_group_id()

@@ -123,10 +123,10 @@ async def test_a_corrupt_batch_ends_a_range_although_the_next_ones_were_fetched(
 def test_a_position_found_after_a_corrupt_batch_does_not_clear_the_error() -> None:
     buffer = FetchBuffer(ConsumerSettings(bootstrap_servers=("any:1",), auto_offset_reset="earliest"), lambda: 0.5)
     buffer.assign([tp("orders")])
-    track = buffer.track(tp("orders"))
-    assert buffer.wants_position(tp("orders"), track.generation)
+    state = buffer.state(tp("orders"))
+    assert buffer.wants_position(tp("orders"), state.generation)
     buffer.fail(tp("orders"), InvalidBatch("orders-0 at offset 10: corrupt"))
-    assert not buffer.wants_position(tp("orders"), track.generation)
+    assert not buffer.wants_position(tp("orders"), state.generation)
 
 
 async def test_an_error_is_raised_although_another_partition_is_busy() -> None:

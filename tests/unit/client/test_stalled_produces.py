@@ -9,7 +9,7 @@ from kraft.client.aio import stalled_produces
 from kraft.client.aio.producer import Producer
 from kraft.client.aio.stalled_produces import StalledProduces
 from kraft.client.model.errors import DeliveryTimeout
-from kraft.client.sans_io.send_lane import Awaited
+from kraft.client.sans_io.send_queue import Awaited
 from kraft.model.awaited_replicas import (
     AwaitedReplicas,
     DescribeAwaitedReplicasRequest,

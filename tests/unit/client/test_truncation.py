@@ -236,7 +236,7 @@ def test_what_a_former_leader_answers_after_the_next_one_was_asked_does_not_coun
     topic = OffsetForLeaderTopicResult(topic="orders", partitions=(there,))
     buffer.checked(check, OffsetForLeaderEpochResponse(topics=(topic,)), 0)
     buffer.answered(late, answer_with(4, 1, b"never committed"), 0)
-    assert buffer.track(ORDERS).fetch_offset == 1
+    assert buffer.state(ORDERS).fetch_offset == 1
     assert buffer.next_request("next", {ORDERS: 5}, 0) is not None
 
 
@@ -252,7 +252,7 @@ def test_a_check_does_not_count_once_the_consumer_reads_elsewhere() -> None:
     buffer.seek(ORDERS, 7)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, "no such epoch")
     buffer.check_refused(check, refusal, 0)
-    assert buffer.track(ORDERS).error is None
+    assert buffer.state(ORDERS).error is None
 
 
 def answer_with(leader_epoch: int, offset: int, value: bytes) -> FetchResponse:

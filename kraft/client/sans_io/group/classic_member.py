@@ -28,7 +28,7 @@ from kraft.client.sans_io.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kraft.client.sans_io.group.member import GroupMember, GroupRequest, GroupResponse, MemberIdentity
+from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, NOWHERE, Place
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model.classic_groups import (
@@ -61,7 +61,7 @@ class _Phase(Enum):
     STABLE = auto()
 
 
-class ClassicMember(GroupMember):
+class ClassicMember(MemberMachine):
     """Joins, synchronises, and sends heartbeats. The coordinator chooses the member id."""
 
     def __init__(self, settings: ConsumerSettings, backoff: Backoff) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from kraft.client.model.group_offsets import grouped
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.sans_io.group.member import GroupMember, GroupRequest, GroupResponse, MemberIdentity
+from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import NOWHERE, Place, Places
 from kraft.model.consumer_groups import (
     Assignment,
@@ -37,7 +37,7 @@ class _Subscription(Struct, frozen=True):
     regex: str
 
 
-class ConsumerMember(GroupMember):
+class ConsumerMember(MemberMachine):
     """Sends heartbeats. `member_id` is unique, and stays the same for as long as the consumer lives (KIP-1082)."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str, backoff: Backoff) -> None:

@@ -70,7 +70,7 @@ class _Leaving(Enum):
     FOR_GOOD = auto()
 
 
-class GroupMember(ABC):
+class MemberMachine(ABC):
     """A member of a group. It joins once it is subscribed and polled."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str, backoff: Backoff) -> None:

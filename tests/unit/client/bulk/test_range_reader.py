@@ -10,8 +10,8 @@ import pytest
 from kraft.client.bulk import fetch_socket
 from kraft.client.bulk.range_reader import DirectLeader, RangeReader
 from kraft.client.bulk.sockets import RETRY_FIRST_MS, FetchSockets
+from kraft.client.sans_io.partition_state import FetchedChunk
 from kraft.client.sans_io.read_epochs import ReadEpochs
-from kraft.client.sans_io.track import Chunk
 from kraft.log.format.record_batch import build_batch, read_header
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
@@ -59,14 +59,16 @@ class OrdinaryPath:
     def direct_leader(self, partition: TopicPartition) -> DirectLeader | None:
         return None if self.address is None else DirectLeader(self.address, self.leader_epoch)
 
-    def read_chunks(self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs) -> Iterator[Chunk]:
+    def read_chunks(
+        self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs
+    ) -> Iterator[FetchedChunk]:
         self.began.append((start, list(epochs.entries)))
         if self.refusal is not None:
             raise self.refusal
         for batch in BATCHES:
             header = read_header(batch)
             if header.next_offset > start and header.base_offset < end:
-                yield Chunk(batch, header.next_offset)
+                yield FetchedChunk(batch, header.next_offset)
 
 
 @dataclass

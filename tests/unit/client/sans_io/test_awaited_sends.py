@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kraft.client.sans_io.send_buffer import Failed, SendBuffer
-from kraft.client.sans_io.send_lane import REASON_AGE_MS_MAX, Awaited
+from kraft.client.sans_io.send_queue import REASON_AGE_MS_MAX, Awaited
 from kraft.model.errors import ErrorCode
 from tests.unit.client.sans_io.sends import ORDERS, buffer_with, drain, put, result
 

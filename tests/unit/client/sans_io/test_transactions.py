@@ -10,7 +10,7 @@ from kraft.client.model.errors import (
     TransactionOutcomeUnknown,
 )
 from kraft.client.sans_io.send_batch import ProducerIdentity
-from kraft.client.sans_io.transactions import ProducerTransactions, State
+from kraft.client.sans_io.transactions import ProducerTransactions, ProducerTransactionState
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.wire.schema.end_txn import EndTxnRequest
@@ -80,7 +80,7 @@ def test_a_transaction_of_which_no_broker_knows_ends_without_a_request(committed
     transactions = opened(is_written=False)
     transactions.commit() if committed else transactions.abort()
     assert transactions.next_request() is None
-    assert (transactions.state, transactions.identity) == (State.READY, identity(4))
+    assert (transactions.state, transactions.identity) == (ProducerTransactionState.READY, identity(4))
 
 
 def test_records_belong_to_an_open_transaction() -> None:
@@ -230,7 +230,7 @@ def test_a_commit_that_timed_out_and_is_called_again_was_sent_before() -> None:
         transactions.commit()
         transactions.next_request()
     transactions.refused(refusal(UNKNOWN_PRODUCER[0]))
-    assert transactions.state is State.DEAD
+    assert transactions.state is ProducerTransactionState.DEAD
 
 
 @pytest.mark.parametrize("code", [*UNKNOWN_PRODUCER, ErrorCode.INVALID_REQUEST])
@@ -241,7 +241,7 @@ def test_a_producer_that_cannot_be_initialised_again_is_dead(code: ErrorCode) ->
     transactions.refused(refusal(UNKNOWN_PRODUCER[0]))
     transactions.next_request()
     transactions.refused(refusal(code))
-    assert transactions.state is State.DEAD
+    assert transactions.state is ProducerTransactionState.DEAD
 
 
 @pytest.mark.parametrize("code", FENCED)
@@ -284,7 +284,7 @@ def test_an_abort_that_comes_too_late_ends_the_producer() -> None:
     transactions.abort()
     transactions.next_request()
     transactions.refused(refusal(ErrorCode.INVALID_TXN_STATE))
-    assert transactions.state is State.DEAD
+    assert transactions.state is ProducerTransactionState.DEAD
 
 
 @pytest.mark.parametrize("code", FENCED)

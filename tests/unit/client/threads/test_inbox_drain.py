@@ -16,7 +16,7 @@ from kraft.client import BufferExhausted, ClientClosed, Producer, aio
 from kraft.client.cluster import metadata_cache
 from kraft.client.cluster.network import Network
 from kraft.client.model.values import ColumnsToSend, RecordMetadata
-from kraft.client.threads.inbox import Inbox, Run
+from kraft.client.threads.inbox import Inbox, RecordSpan
 from kraft.client.threads.inbox_drain import RUNS_AT_ONCE, InboxDrain
 from kraft.client.threads.loop_thread import shared_loop
 from kraft.model.errors import Refusal
@@ -45,7 +45,7 @@ def test_a_call_waits_for_the_records_before_it_and_not_for_those_that_threads_g
     cluster.create("orders")
     take, is_over = Inbox.take, threading.Event()
 
-    def take_and_send(inbox: Inbox) -> list[Run]:
+    def take_and_send(inbox: Inbox) -> list[RecordSpan]:
         """As if a thread always sent another record before the inbox was empty."""
         taken = take(inbox)
         if not is_over.is_set():

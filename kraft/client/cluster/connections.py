@@ -33,7 +33,7 @@ ProduceStream: TypeAlias = OpenStream[ProduceRequest, ProduceResponse]
 FetchStream: TypeAlias = OpenStream[FetchRequest, FetchResponse]
 
 
-class Node(Protocol):
+class PeerNode(Protocol):
     """A node of the cluster as the client sees it."""
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response: ...
@@ -43,5 +43,5 @@ class Node(Protocol):
 class Connections(Protocol):
     """Channels to nodes: one for each address, opened at first use."""
 
-    def peer(self, address: str, client_id: str = "") -> Node: ...
+    def peer(self, address: str, client_id: str = "") -> PeerNode: ...
     async def close(self) -> None: ...

@@ -13,7 +13,7 @@ from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import TopicPartition
 
 
-class Chunk(Struct, frozen=True):
+class FetchedChunk(Struct, frozen=True):
     """Record batches of one response, back to back. The first may begin before the requested offset."""
 
     records: bytes
@@ -23,7 +23,7 @@ class Chunk(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Track:
+class PartitionState:
     """State of one assigned partition."""
 
     partition: TopicPartition
@@ -40,7 +40,7 @@ class Track:
     """Leader epochs of the records fetched, up to `fetch_offset`."""
     checked_epoch: int = UNKNOWN
     """The last leader epoch whose leader is known to have every record up to `fetch_offset`."""
-    chunks: deque[Chunk] = field(default_factory=deque)
+    chunks: deque[FetchedChunk] = field(default_factory=deque)
     buffered_bytes: int = 0
     ready: deque[PartitionColumns] = field(default_factory=deque)
     """Decoded records, from `position` on."""

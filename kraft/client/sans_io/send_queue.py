@@ -24,7 +24,7 @@ class Awaited(Struct, frozen=True):
     asked_ms: int
 
 
-class Lane:
+class SendQueue:
     """Batches of one partition, oldest first."""
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -47,7 +47,7 @@ class Lane:
         self.is_retrying = False
         self.identity: ProducerIdentity | None = None
         self.spent_identity: ProducerIdentity | None = None
-        """An identity that the lane must not use again."""
+        """An identity that the queue must not use again."""
         self.is_known = False
         """True once a batch of the present identity was acknowledged, so that every later leader knows it."""
         self.next_sequence = 0
@@ -90,9 +90,9 @@ class Lane:
         return batch.last_reason
 
     def delay(self, now_ms: int, trouble: str) -> Delay | None:
-        """Return how long the oldest batch has waited, and why; `trouble` is what keeps all lanes from sending."""
+        """Return how long the oldest batch has waited, and why; `trouble` is what keeps all queues from sending."""
         batch = self.batches[0] if self.batches else self.open
-        assert batch is not None, "a lane with a delay has a batch"
+        assert batch is not None, "a queue with a delay has a batch"
         since_ms, reason = batch.created_ms, self.reason(batch, now_ms)
         if not batch.last_reason and batch in self.in_flight:
             since_ms, reason = batch.sent_ms, reason or f"no response from {self.leader} yet"
@@ -106,7 +106,7 @@ class Lane:
             self.holes.append(batch.base_sequence)
 
     def holes_before(self, batch: Batch) -> list[int]:
-        # Sequences wrap to zero; a lane never spans half of their range.
+        # Sequences wrap to zero; a queue never spans half of their range.
         return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
 
     def is_far_ahead(self, batches_max: int) -> bool:
