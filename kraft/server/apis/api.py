@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
-from kraft.rpc.call import Call
+from kraft.rpc.call import AnyCall
 from kraft.server.apis.sides import BrokerSide, ControllerSide
+from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.versions import NO_VERSION, Versions
@@ -72,7 +73,7 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     key: ApiKey | None = None
     """Its key in Kafka's protocol; None if only gRPC has it."""
 
-    call: Call[Request, Response] | None = None
+    call: AnyCall | None = None
     """Its gRPC call; None if only Kafka's protocol has it."""
 
     decided_by: DecidedBy
@@ -96,6 +97,11 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     misdirected: Callable[[BrokerSide], Callable[[Response], Set[TopicPartition]]] | None = None
     """Returns what tells the partitions of a response that other brokers lead. A connection on which a request for
     these is only repeated is closed (docs/adr/0045)."""
+
+    kafka_handler: Callable[[BrokerSide], KafkaApi] | None = None
+    """Returns what answers Kafka's messages, where the handler takes and gives values of its own (ADR 53), and then
+    does all that follows here.
+    """
 
     refused: Callable[[Request, Refusal], Response] | None = None
     """Returns the response to a refused request. None: its `error_code` and `error_message` say it."""

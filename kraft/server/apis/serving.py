@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.call import Call, Served
+from kraft.rpc.call import AnyCall, Call, Served
 from kraft.server.apis.api import Api, VisibleTo
 from kraft.server.apis.sides import BrokerSide, ControllerSide
 from kraft.server.apis.table import APIS
@@ -19,16 +19,24 @@ def grpc_calls(broker: BrokerSide) -> list[Served]:
     return [served(each.call, each, broker) for each in APIS if each.call is not None]
 
 
-def served(call: Call[Any, Any], api: Api[Any, Any], broker: BrokerSide) -> Served:
+def grpc_call(call: AnyCall, broker: BrokerSide) -> Served:
+    """Return one of them."""
+    return next(served(call, each, broker) for each in APIS if each.call is call)
+
+
+def served(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> Served:
     """Return the call of an API, with its handler."""
-    handler = api.handler(broker)
-    return call.served_in_context_by(handler, api.versions.last) if api.takes_context else call.served_by(handler)
+    handler: Any = api.handler(broker)
+    if not api.takes_context:
+        return call.served_by(handler)
+    assert isinstance(call, Call), "a stream has no context"
+    return call.served_in_context_by(handler, api.versions.last)
 
 
 def controller_calls(controller: ControllerSide) -> list[Served]:
     """Return the calls of a CONTROLLER listener."""
     return [
-        each.call.served_by(each.at_controller(controller))
+        Served(each.call, each.at_controller(controller))
         for each in APIS
         if each.call is not None and each.at_controller is not None
     ]
@@ -41,16 +49,18 @@ async def refuse_client(*_: Any) -> NoReturn:
 
 def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
     """Return the APIs of a broker's listener for Kafka's clients."""
-    return {
-        each.key: HandledApi(
-            each.key,
-            refuse_client if each.visible_to is VisibleTo.NODES else each.handler(broker),
-            refused=each.refused,
-            from_version=each.from_version,
-            to_version=each.to_version,
-            takes_context=each.takes_context,
-            misdirected=None if each.misdirected is None else each.misdirected(broker),
-        )
-        for each in APIS
-        if each.key is not None
-    }
+    return {each.key: _kafka_api(each.key, each, broker) for each in APIS if each.key is not None}
+
+
+def _kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
+    if api.kafka_handler is not None:
+        return api.kafka_handler(broker)
+    return HandledApi(
+        key,
+        refuse_client if api.visible_to is VisibleTo.NODES else api.handler(broker),
+        refused=api.refused,
+        from_version=api.from_version,
+        to_version=api.to_version,
+        takes_context=api.takes_context,
+        misdirected=None if api.misdirected is None else api.misdirected(broker),
+    )

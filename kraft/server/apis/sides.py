@@ -17,13 +17,14 @@ from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.broker_handlers import GroupHandlers
+from kraft.server.handlers.broker_handlers import GroupHandlers, RecordHandlers
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
+from kraft.server.kafka_listener.fetch_sessions import SharedFetches
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partitions import Partitions
@@ -87,6 +88,8 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """Waits briefly until the leaders of these topics have answered, or those lost are replaced."""
 
     groups: GroupHandlers
+    records: RecordHandlers
+    kafka_fetches: SharedFetches
 
 
 class ControllerSide(Side, frozen=True, kw_only=True):

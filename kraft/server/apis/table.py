@@ -12,11 +12,13 @@ from kraft.server.apis.brokers import BROKER_APIS
 from kraft.server.apis.cluster import CLUSTER_APIS
 from kraft.server.apis.configs import CONFIG_APIS
 from kraft.server.apis.groups import GROUP_APIS
+from kraft.server.apis.records import RECORD_APIS
 from kraft.server.apis.replicas import REPLICA_APIS
 from kraft.server.apis.topics import TOPIC_APIS
 from kraft.server.apis.transactions import TRANSACTION_APIS
 
 APIS: Final[tuple[Api[Any, Any], ...]] = (
+    *RECORD_APIS,
     *TOPIC_APIS,
     *REPLICA_APIS,
     *CONFIG_APIS,

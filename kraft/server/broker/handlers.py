@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
 from kraft.server.apis.sides import BrokerSide
@@ -21,7 +22,7 @@ from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.broker_handlers import BrokerHandlers
+from kraft.server.handlers.broker_handlers import BrokerHandlers, RecordHandlers
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.metadata import MetadataHandler
@@ -30,7 +31,6 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
-from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.slow_reads import SlowReads
@@ -71,8 +71,7 @@ class BrokerApis:
 
     def replica_fetch(self) -> Served:
         """Return the exchange that followers use, on connections of their own where they can."""
-        (served,) = self.handlers.replica_fetch.served()
-        return served
+        return serving.grpc_call(REPLICA_FETCH, self._side)
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""
@@ -96,12 +95,14 @@ class BrokerApis:
             directories=self._logs.directories,
             mover=self._replicas.mover,
             shortage_of=self._logs.disk_space.shortage,
-            awaited_replicas=self.handlers.awaited_replicas,
+            awaited_replicas=self._awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,
             listener=GRPC,
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,
             groups=self.handlers.groups,
+            records=self._record_handlers(),
+            kafka_fetches=self._kafka.fetches,
             transactions=transactions.handler,
             markers=transactions.markers,
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.coordinators),
@@ -113,24 +114,29 @@ class BrokerApis:
 
     @cached_property
     def handlers(self) -> BrokerHandlers:
-        config, metadata, logs = self._config, self._metadata, self._logs
-        partitions, controllers = logs.partitions, metadata.controllers
-        transactions = self._coordinators.transactions
-        verification = ProduceVerification(
-            partitions, transactions.verifier.verify, is_enabled=config.transaction_verification.enabled
-        )
-        awaited = AwaitedReplicasHandler(partitions, self._replicas.lagging_followers.awaited_by_produce)
-        produce = ProduceHandler(partitions, self._waiting_appends, verification, awaited)
-        fetch = FetchHandler(partitions, slow_reads=self._slow_reads)
         return BrokerHandlers(
-            produce=produce,
-            awaited_replicas=awaited,
-            fetch=fetch,
-            plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),
             groups=self._coordinators.group_handlers(),
-            quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
-            replica_fetch=ReplicaFetchHandler(partitions),
+            quorum=QuorumHandler(self._metadata.controllers, self._config.node_id, self._world.clock.wall_ms),
+        )
+
+    @cached_property
+    def _awaited_replicas(self) -> AwaitedReplicasHandler:
+        return AwaitedReplicasHandler(self._logs.partitions, self._replicas.lagging_followers.awaited_by_produce)
+
+    def _record_handlers(self) -> RecordHandlers:
+        partitions = self._logs.partitions
+        verification = ProduceVerification(
+            partitions,
+            self._coordinators.transactions.verifier.verify,
+            is_enabled=self._config.transaction_verification.enabled,
+        )
+        produce = ProduceHandler(partitions, self._waiting_appends, verification, self._awaited_replicas)
+        fetch = FetchHandler(partitions, slow_reads=self._slow_reads)
+        return RecordHandlers(
+            produce=produce,
+            fetch=fetch,
+            plain=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
         )
 
     def _metadata_handler(self, listener: str) -> MetadataHandler:

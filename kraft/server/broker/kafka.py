@@ -11,7 +11,7 @@ from kraft.server.config.values import CONTROLLER
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
-from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions
+from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
 from kraft.server.kafka_listener.kafka_apis import KafkaSurroundings, kafka_apis
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
@@ -21,12 +21,12 @@ from kraft.wire.api_keys import ApiKey
 class KafkaListeners:
     def __init__(self, config: NodeConfig, world: NodeWorld, metadata: BrokerMetadata) -> None:
         self._config = config
-        self._world = world
         self._metadata = metadata
-        self._fetch_sessions = FetchSessions(
-            lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX
+        self.fetches = SharedFetches(
+            FetchSessions(lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX),
+            Budget(WAITING_PARTITIONS_MAX),
+            world.clock.monotonic_ms,
         )
-        self._waiting_fetches = Budget(WAITING_PARTITIONS_MAX)
 
     def apis(self, listener: str, handlers: BrokerHandlers, handled: Mapping[ApiKey, Api]) -> Mapping[ApiKey, Api]:
         """Return all APIs of one listener; `handled` are those of the table."""
@@ -38,9 +38,6 @@ class KafkaListeners:
                 image=self._metadata.image,
                 index=self._metadata.published_index,
                 fenced_lately=self._metadata.fenced_lately.brokers,
-                monotonic_ms=self._world.clock.monotonic_ms,
-                sessions=self._fetch_sessions,
-                waiting_fetches=self._waiting_fetches,
                 voters=[
                     (voter.node_id, Endpoint(listener=CONTROLLER, host=voter.host, port=voter.port))
                     for voter in self._config.quorum.voters

@@ -15,8 +15,6 @@ from kraft.log.transactions.aborted import AbortedTxn
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
-from kraft.rpc.call import Served
-from kraft.rpc.calls import FETCH
 from kraft.server.handlers.fetch_results import RESPONSE_BYTES_MAX, FetchResults, PartitionRead, ReadBounds
 from kraft.server.handlers.list_offsets import wait_for_file_change
 from kraft.server.loop.budget import Budget
@@ -282,9 +280,6 @@ class FetchHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
-
-    def served(self) -> list[Served]:
-        return [FETCH.served_by(self.handle)]
 
 
 def _named(aborted: Sequence[AbortedTxn]) -> list[AbortedTransaction]:

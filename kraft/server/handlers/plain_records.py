@@ -25,8 +25,6 @@ from kraft.model.plain_records import (
     ProduceRecordsRequest,
 )
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest
-from kraft.rpc.call import Served
-from kraft.rpc.calls import FETCH_RECORDS, PRODUCE_RECORDS
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
@@ -170,12 +168,6 @@ class PlainRecordsHandler:
                 for at, record in enumerate(request.records)
             ]
         )
-
-    def served(self) -> list[Served]:
-        return [
-            PRODUCE_RECORDS.served_by(self.produce),
-            FETCH_RECORDS.served_by(self.fetch),
-        ]
 
 
 def _refused(request: ProduceRecordsRequest, code: ErrorCode, message: str) -> ProducePartitionResult:

@@ -37,8 +37,6 @@ from kraft.model.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from kraft.rpc.call import Served
-from kraft.rpc.calls import PRODUCE
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.long_produces import LONG_FROM, TURN_S_MAX, LongProduces, Rest, timed_out
 from kraft.server.handlers.produce_verification import (
@@ -463,9 +461,6 @@ class ProduceHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
-
-    def served(self) -> list[Served]:
-        return [PRODUCE.served_by(self.handle)]
 
 
 def _error_code(outcome: ProduceOutcome) -> ErrorCode:

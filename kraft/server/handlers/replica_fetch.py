@@ -16,8 +16,6 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResult,
 )
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
-from kraft.rpc.call import Served
-from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -169,9 +167,6 @@ class ReplicaFetchHandler:
             leader_epoch=-1 if held is None else held.leader_epoch,
             log_start_offset=-1 if held is None else held.log.log_start_offset,
         )
-
-    def served(self) -> list[Served]:
-        return [REPLICA_FETCH.served_by(self.handle)]
 
 
 def _has_records(partition: Partition, start: Offset) -> bool:

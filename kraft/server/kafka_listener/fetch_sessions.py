@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from msgspec import Struct
+
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.loop.budget import Budget
 from kraft.wire.schema.fetch import FetchPartition, PartitionData
@@ -166,3 +168,13 @@ class FetchSessions:
     def end(self, session_id: int) -> None:
         if self._sessions.pop(session_id, None) is not None:
             self._partitions.release(session_id)
+
+
+class SharedFetches(Struct, frozen=True):
+    """What the fetches of a broker's clients share, on all its listeners for Kafka's clients."""
+
+    sessions: FetchSessions
+    waiting: Budget
+    """Counts the partitions of all waiting fetches."""
+
+    monotonic_ms: Callable[[], int]

@@ -13,15 +13,11 @@ from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
-from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
-from kraft.server.kafka_listener.apis.produce import ProduceApi
-from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import kafka_admin_apis
 from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
 from kraft.server.kafka_listener.requests import Api
-from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
 
 
@@ -39,13 +35,6 @@ class KafkaSurroundings(Struct, frozen=True, kw_only=True):
     fenced_lately: Callable[[], tuple[BrokerId, ...]]
     """Recently fenced brokers, which Metadata responses still list."""
 
-    monotonic_ms: Callable[[], int]
-    sessions: FetchSessions
-    """Shared by the clients of all listeners."""
-
-    waiting_fetches: Budget
-    """Counts the partitions of all waiting fetches, on all listeners."""
-
     voters: Sequence[tuple[int, Endpoint]]
     """Node id and address of each controller."""
 
@@ -58,12 +47,7 @@ def kafka_apis(
     `handlers.metadata` belongs to the same listener.
     """
     leaders = Leaders(surroundings.image, surroundings.listener)
-    produce, fetch = handlers.produce, handlers.fetch
     apis: dict[ApiKey, Api] = {
-        ApiKey.PRODUCE: ProduceApi(produce.begin, leaders, produce.refuse_unknown),
-        ApiKey.FETCH: FetchApi(
-            fetch.begin, leaders, surroundings.sessions, surroundings.waiting_fetches, surroundings.monotonic_ms
-        ),
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),

@@ -18,11 +18,10 @@ from kraft.server.kafka_listener.fetch_sessions import (
     NO_SESSION,
     FetchKey,
     FetchSession,
-    FetchSessions,
+    SharedFetches,
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.requests import ConnectionContext
-from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
     AbortedTransaction,
@@ -98,20 +97,12 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class FetchApi:
-    def __init__(
-        self,
-        begin: Begin,
-        leaders: Leaders,
-        sessions: FetchSessions,
-        waiting: Budget,
-        monotonic_ms: Callable[[], int],
-    ) -> None:
-        """`waiting` counts the partitions of all waiting fetches."""
+    def __init__(self, begin: Begin, leaders: Leaders, shared: SharedFetches) -> None:
         self._begin = begin
         self._leaders = leaders
-        self._sessions = sessions
-        self._waiting = waiting
-        self._monotonic_ms = monotonic_ms
+        self._sessions = shared.sessions
+        self._waiting = shared.waiting
+        self._monotonic_ms = shared.monotonic_ms
 
     def __call__(self, request: FetchRequest, call: ConnectionContext) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:

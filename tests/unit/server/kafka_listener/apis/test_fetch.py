@@ -13,7 +13,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
-from kraft.server.kafka_listener.fetch_sessions import FetchSessions
+from kraft.server.kafka_listener.fetch_sessions import FetchSessions, SharedFetches
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
@@ -75,7 +75,9 @@ class Listener:
         self.sessions = FetchSessions(lambda: next(self._numbers), sessions_max, partitions_max)
         self.waiting = Budget(waiting_max)
         self.api = FetchApi(
-            FetchHandler(broker.partitions).begin, leaders(), self.sessions, self.waiting, lambda: broker.now_ms
+            FetchHandler(broker.partitions).begin,
+            leaders(),
+            SharedFetches(self.sessions, self.waiting, lambda: broker.now_ms),
         )
 
     def fetch(self, version: int, *topics: FetchTopic, **fields: Any) -> FetchResponse:

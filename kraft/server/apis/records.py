@@ -1,0 +1,66 @@
+"""APIs that append and read records: their partitions' leaders answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft.rpc.calls import FETCH, FETCH_RECORDS, PRODUCE, PRODUCE_RECORDS
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, VisibleTo
+from kraft.server.apis.sides import BrokerSide
+from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.kafka_listener.apis.fetch import FetchApi
+from kraft.server.kafka_listener.apis.leaders import Leaders
+from kraft.server.kafka_listener.apis.produce import ProduceApi
+from kraft.wire.api_keys import ApiKey
+
+_TO_WRITE: Final = (Permission(Operation.WRITE, Resource.TOPIC),)
+_TO_READ: Final = (Permission(Operation.READ, Resource.TOPIC),)
+
+
+def _kafka_produce(broker: BrokerSide) -> ProduceApi:
+    produce = broker.records.produce
+    return ProduceApi(produce.begin, Leaders(broker.image, broker.listener), produce.refuse_unknown)
+
+
+def _kafka_fetch(broker: BrokerSide) -> FetchApi:
+    return FetchApi(broker.records.fetch.begin, Leaders(broker.image, broker.listener), broker.kafka_fetches)
+
+
+RECORD_APIS: Final[tuple[Api[Any, Any], ...]] = (
+    Api(
+        key=ApiKey.PRODUCE,
+        call=PRODUCE,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.records.produce.handle,
+        kafka_handler=_kafka_produce,
+        needs=(*_TO_WRITE, Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID)),
+    ),
+    Api(
+        key=ApiKey.FETCH,
+        call=FETCH,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.records.fetch.handle,
+        kafka_handler=_kafka_fetch,
+        needs=_TO_READ,
+    ),
+    Api(
+        call=PRODUCE_RECORDS,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.records.plain.produce,
+        needs=_TO_WRITE,
+    ),
+    Api(
+        call=FETCH_RECORDS,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: broker.records.plain.fetch,
+        needs=_TO_READ,
+    ),
+    Api(
+        call=REPLICA_FETCH,
+        decided_by=DecidedBy.LEADER,
+        handler=lambda broker: ReplicaFetchHandler(broker.partitions).handle,
+        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        visible_to=VisibleTo.NODES,
+    ),
+)
