@@ -140,6 +140,7 @@ class Producer:
         return future
 
     send_and_wait = _acknowledged(send)
+    """Send one record as `send` does, and wait until it is acknowledged."""
 
     async def find_topic(self, topic: str, partition: int | None = None) -> None:
         """Wait for metadata of the topic, or for one of its partitions, as `send` does. Raises as `send` does."""
