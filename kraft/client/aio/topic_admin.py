@@ -17,21 +17,11 @@ from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
 )
-from kraft.wire.schema.create_topics import (
-    CreatableTopic,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kraft.wire.schema.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from kraft.wire.schema.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 
 
 async def create_topic(
@@ -58,7 +48,7 @@ async def create_topics(
         CREATE_TOPICS,
         lambda attempt_ms: CreateTopicsRequest(topics=new, timeout_ms=attempt_ms, validate_only=validate_only),
         timeout_ms,
-        _check_created,
+        lambda response: _check(response.topics),
     )
     return list(response.topics)
 
@@ -72,7 +62,7 @@ async def delete_topics(
         DELETE_TOPICS,
         lambda attempt_ms: DeleteTopicsRequest(topics=states, timeout_ms=attempt_ms),
         timeout_ms,
-        _check_deleted,
+        lambda response: _check(response.responses),
     )
     return list(response.responses)
 
@@ -141,22 +131,12 @@ async def create_partitions(
         CREATE_PARTITIONS,
         lambda attempt_ms: CreatePartitionsRequest(topics=new, timeout_ms=attempt_ms, validate_only=validate_only),
         timeout_ms,
-        _check_partitions,
+        lambda response: _check(response.results),
     )
 
 
-def _check_created(response: CreateTopicsResponse) -> None:
-    for result in response.topics:
-        check(result.error_code, result.error_message or f"topic {result.name!r}")
-
-
-def _check_deleted(response: DeleteTopicsResponse) -> None:
-    for result in response.responses:
-        check(result.error_code, result.error_message or f"topic {result.name!r}")
-
-
-def _check_partitions(response: CreatePartitionsResponse) -> None:
-    for result in response.results:
+def _check(results: Iterable[CreatableTopicResult | DeletableTopicResult | CreatePartitionsTopicResult]) -> None:
+    for result in results:
         check(result.error_code, result.error_message or f"topic {result.name!r}")
 
 
