@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import classic_groups as classic
 from kraft.model import committed_offsets as offsets
 from kraft.model import consumer_groups as consumer
 from kraft.rpc.call import Call, service_of
@@ -13,18 +12,22 @@ from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeReque
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _GROUPS: Final = service_of(groups_pb2.DESCRIPTOR, "Groups")
 
 FIND_COORDINATOR: Final = Call(_GROUPS, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse)
-JOIN_GROUP: Final = Call(_GROUPS, "JoinGroup", classic.JoinGroupRequest, classic.JoinedGroup)
-SYNC_GROUP: Final = Call(_GROUPS, "SyncGroup", classic.SyncGroup, classic.SyncedGroup)
-HEARTBEAT: Final = Call(_GROUPS, "Heartbeat", classic.Heartbeat, classic.HeartbeatAccepted)
-LEAVE_GROUP: Final = Call(_GROUPS, "LeaveGroup", classic.LeaveGroup, classic.LeftGroup)
+JOIN_GROUP: Final = Call(_GROUPS, "JoinGroup", JoinGroupRequest, JoinGroupResponse)
+SYNC_GROUP: Final = Call(_GROUPS, "SyncGroup", SyncGroupRequest, SyncGroupResponse)
+HEARTBEAT: Final = Call(_GROUPS, "Heartbeat", HeartbeatRequest, HeartbeatResponse)
+LEAVE_GROUP: Final = Call(_GROUPS, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse)
 CONSUMER_GROUP_HEARTBEAT: Final = Call(
     _GROUPS,
     "ConsumerGroupHeartbeat",

@@ -1,4 +1,4 @@
-"""The number of elements in a value's lists: what its conversion into a message takes."""
+"""The number of elements in a value's lists: what its conversion into a message takes. Many bytes count as elements."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections import abc
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from kraft.wire.declaration import ArrayOf, Declared
+from kraft.wire.declaration import ArrayOf, Declared, Sized
+
+ELEMENT_BYTES: Final = 2 * 1024
+"""So many bytes in a field of one of Kafka's messages count as an element: copying them takes as long."""
 
 
 class _ValueField(NamedTuple):
@@ -18,6 +21,8 @@ class _ValueField(NamedTuple):
     is_list: bool
     has_lists: bool
     """True if the values in the field have lists themselves."""
+
+    is_bytes: bool = False
 
 
 def count_value_elements(value: Any, enough: int) -> int:
@@ -28,6 +33,8 @@ def count_value_elements(value: Any, enough: int) -> int:
         content = getattr(value, field.name)
         if content is None:
             continue
+        if field.is_bytes:
+            total += len(content) // ELEMENT_BYTES
         if field.is_list:
             total += len(content)
         if field.has_lists:
@@ -40,7 +47,7 @@ def count_value_elements(value: Any, enough: int) -> int:
 
 @cache
 def _fields(kind: Any) -> tuple[_ValueField, ...]:
-    """Return the fields that are lists, or have lists."""
+    """Return the fields that are lists or bytes, or have such."""
     if isinstance(kind, Declared):
         return tuple(_declared_fields(kind))
     found = []
@@ -60,5 +67,6 @@ def _declared_fields(kind: Declared) -> Iterator[_ValueField]:
         is_list = isinstance(field.form, ArrayOf)
         nested = field.form.element if isinstance(field.form, ArrayOf) else field.form
         has_lists = isinstance(nested, Declared) and bool(_fields(nested))
-        if is_list or has_lists:
-            yield _ValueField(field.name, is_list, has_lists)
+        is_bytes = field.form is Sized.BYTES
+        if is_list or has_lists or is_bytes:
+            yield _ValueField(field.name, is_list, has_lists, is_bytes)

@@ -24,7 +24,6 @@ from kraft.client.sans_io.group.consumer_protocol import (
     encode_subscription,
 )
 from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember
-from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.classic.subscriptions import subscribed_topics
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
 from kraft.coordinator.group_record_codec import decode as decode_group_record
@@ -68,6 +67,7 @@ from tests.fuzz.transaction_records import transaction_record, transaction_recor
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
 from tests.support.arrow_columns import lists_of
+from tests.support.classic_requests import offered
 from tests.support.log.codec_variants import outcomes, pure_arrow_columns, pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
@@ -281,7 +281,7 @@ def _group_records() -> tuple[bytes, ...]:
 
 def _subscription(data: bytes) -> None:
     """Read as a coordinator does, and as the members that assign and are assigned to do."""
-    protocols = (OfferedProtocol("range", data),)
+    protocols = (offered("range", data),)
     member = ClassicGroupMember(
         member_id="m",
         client_id="",

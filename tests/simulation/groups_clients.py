@@ -14,18 +14,7 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partitions
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
@@ -33,9 +22,15 @@ from kraft.coordinator.groups.commands import CommitOffsets, GroupCommand
 from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.wire.schema import heartbeat
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.simulation.groups_history import FetchOffsets, assignment, parsed
 from tests.support import offset_commands
+from tests.support.classic_requests import assigning, join_command, offered
 
 SESSION_MS = 3_000
 REBALANCE_MS = 5_000
@@ -273,7 +268,7 @@ class ClassicClient(Client):
         super().__init__(surroundings, group_id, instance_id, topics)
         self._generation = -1
         self.assigned: frozenset[Partition] | None = None
-        self._sync: SyncGroup | None = None
+        self._sync: SyncGroupRequest | None = None
         self._shared: list[Partition] | None = None
         """The partitions that it has shared out, if it leads."""
         self.skips_assignment = False
@@ -302,22 +297,19 @@ class ClassicClient(Client):
         if self._sync is not None:
             return self._sync
         if self.assigned is not None:
-            return Heartbeat(
+            return HeartbeatRequest(
                 group_id=self.group_id,
                 member_id=self.member_id,
-                generation=self._generation,
+                generation_id=self._generation,
                 group_instance_id=self.instance_id,
             )
-        return JoinGroup(
+        return join_command(
             group_id=self.group_id,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
-            client_id="client",
-            client_host="/host",
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.rebalance_ms,
-            protocol_type="consumer",
-            protocols=(OfferedProtocol("range", _subscription(self.topics)),),
+            protocols=(offered("range", _subscription(self.topics)),),
         )
 
     def answered(self, command: Any, response: Any) -> None:
@@ -326,14 +318,14 @@ class ClassicClient(Client):
                 self._become(response.member_id)
             case Refusal():
                 self._refused(response.error_code)
-            case JoinedGroup():
+            case JoinGroupResponse():
                 self._become(response.member_id)
-                self._generation = response.generation
+                self._generation = response.generation_id
                 self._sync = self._sync_command(response)
-            case SyncedGroup():
+            case SyncGroupResponse():
                 self._sync, self.assigned = None, parsed(response.assignment)
             case _:
-                assert isinstance(response, HeartbeatAccepted), response
+                assert isinstance(response, heartbeat.HeartbeatResponse), response
 
     def _refused(self, error_code: ErrorCode) -> None:
         self.is_fenced |= error_code is ErrorCode.FENCED_INSTANCE_ID
@@ -344,7 +336,7 @@ class ClassicClient(Client):
             self.join_again()
 
     def missed(self, request: Request) -> None:
-        if not isinstance(request.command, Heartbeat):
+        if not isinstance(request.command, HeartbeatRequest):
             self.join_again()
 
     def commit_refused(self, error_code: ErrorCode) -> None:
@@ -353,14 +345,14 @@ class ClassicClient(Client):
 
     def leave(self) -> None:
         if self.instance_id is None and self.member_id and self._has_coordinator():
-            self._send(LeaveGroup(group_id=self.group_id, members=(LeavingMember(member_id=self.member_id),)))
+            self._send(LeaveGroupRequest(group_id=self.group_id, members=(MemberIdentity(member_id=self.member_id),)))
         self.end()
 
     def _become(self, member_id: str) -> None:
         self.member_id = member_id
         self.surroundings.joined(member_id, self)
 
-    def _sync_command(self, joined: JoinedGroup) -> SyncGroup:
+    def _sync_command(self, joined: JoinGroupResponse) -> SyncGroupRequest:
         shares: dict[str, list[Partition]] = {each.member_id: [] for each in joined.members}
         self._shared = None
         self.skips_assignment = joined.skip_assignment
@@ -368,12 +360,12 @@ class ClassicClient(Client):
             self._shared = self.surroundings.partitions_of(self.topics)
             for number, partition in enumerate(self._shared):
                 shares[sorted(shares)[number % len(shares)]].append(partition)
-        return SyncGroup(
+        return SyncGroupRequest(
             group_id=self.group_id,
             member_id=joined.member_id,
-            generation=joined.generation,
+            generation_id=joined.generation_id,
             group_instance_id=self.instance_id,
-            assignments={member_id: assignment(frozenset(share)) for member_id, share in shares.items()},
+            assignments=assigning({member_id: assignment(frozenset(share)) for member_id, share in shares.items()}),
         )
 
 

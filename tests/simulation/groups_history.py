@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partition, Partitions
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import LeaveGroup, SyncedGroup, SyncGroup
 from kraft.coordinator.consumer.assignment_run import TakeTargets
 from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, ConsumerGroupMember
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
@@ -26,6 +25,8 @@ from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.coordinator.shard import TimerKey
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class Invariant(StrEnum):
@@ -299,7 +300,7 @@ class History:
             takes_over = member.epoch == LEFT_STATIC_EPOCH and command.instance_id == member.instance_id
             if leaves or takes_over:
                 return
-        if isinstance(command, LeaveGroup):
+        if isinstance(command, LeaveGroupRequest):
             named = {(each.member_id, each.group_instance_id) for each in command.members}
             if named & {(member.member_id, member.instance_id), (member.member_id, None), ("", member.instance_id)}:
                 return
@@ -392,11 +393,11 @@ class History:
                     assert isinstance(topic, FetchedTopic)
                     if unknown := {each.metadata for each in topic.partitions if each.metadata} - self._durable:
                         raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, f"{unknown} is fetched")
-            case SyncGroup():
-                assert isinstance(response, SyncedGroup)
-                assigned = (command.group_id, command.generation, command.member_id, response.assignment)
+            case SyncGroupRequest():
+                assert isinstance(response, SyncGroupResponse)
+                assigned = (command.group_id, command.generation_id, command.member_id, response.assignment)
                 if assigned not in self._ever_assigned:
-                    what = f"{command.member_id} is assigned {response.assignment!r} in {command.generation}"
+                    what = f"{command.member_id} is assigned {response.assignment!r} in {command.generation_id}"
                     raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, what)
             case ConsumerHeartbeat():
                 assert isinstance(response, HeartbeatResponse)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
-from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
@@ -23,6 +22,7 @@ from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.simulation.groups_clients import SESSION_MS, ClassicClient, Client, ConsumerClient, Request, Surroundings
 from tests.simulation.groups_history import FetchOffsets, History, Invariant, Violation
 from tests.simulation.groups_host import Batch, Host, HostWorld, Waiting, compacted, replayed
@@ -328,7 +328,9 @@ class World:
         self.send(offset_commands.committing(group_id, offset_commands.offsets("orders", committed)))
 
     def remove_static_member(self, group_id: str, instance_id: str) -> None:
-        self.send(LeaveGroup(group_id=group_id, members=(LeavingMember(group_instance_id=instance_id),)))
+        self.send(
+            LeaveGroupRequest(group_id=group_id, members=(MemberIdentity(member_id="", group_instance_id=instance_id),))
+        )
 
     # --- what clients know -------------------------------------------------------------------------------------------
 

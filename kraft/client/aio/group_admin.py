@@ -10,7 +10,6 @@ from kraft.client.cluster.any_broker import check
 from kraft.client.model.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
-from kraft.model.classic_groups import LeaveGroup, LeavingMember
 from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
@@ -28,6 +27,7 @@ from kraft.rpc.group_calls import (
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.list_groups import ListGroupsRequest
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kraft.wire.schema.offset_delete import (
@@ -115,16 +115,17 @@ async def remove_members_from_consumer_group(
     deadline_ms = admin.calls.deadline_ms(timeout_ms)
     if group_instance_ids is None:
         (group,) = await describe_consumer_groups(admin, [group_id], timeout_ms=timeout_ms)
-        leaving = [LeavingMember(member_id=each.member_id, reason=reason) for each in group.members]
+        leaving = [MemberIdentity(member_id=each.member_id, reason=reason) for each in group.members]
     else:
-        leaving = [LeavingMember(group_instance_id=each, reason=reason) for each in group_instance_ids]
-    request = LeaveGroup(group_id=group_id, members=tuple(leaving))
+        leaving = [MemberIdentity(member_id="", group_instance_id=each, reason=reason) for each in group_instance_ids]
+    request = LeaveGroupRequest(group_id=group_id, members=tuple(leaving))
     left = await admin.calls.watched(
         admin.calls.coordinators(CoordinatorType.GROUP).call(group_id, LEAVE_GROUP, request, deadline_ms), timeout_ms
     )
     by_id = group_instance_ids is None
     return {
-        each.member_id if by_id else each.group_instance_id or "": _refusal(each.error_code) for each in left.members
+        each.member_id if by_id else each.group_instance_id or "": _refusal(error_code(each.error_code))
+        for each in left.members
     }
 
 

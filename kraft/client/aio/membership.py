@@ -11,7 +11,6 @@ from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.group.member import CoordinatorRequest, GroupRequest, GroupResponse, MemberMachine
-from kraft.model.classic_groups import Heartbeat, JoinGroupRequest, LeaveGroup, SyncGroup
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest
 from kraft.model.errors import Refusal
 from kraft.model.metadata import MetadataRequest
@@ -19,13 +18,17 @@ from kraft.rpc.call import Call
 from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.sync_group import SyncGroupRequest
 
 _CALLS: Final[dict[type[CoordinatorRequest], Call[Any, Any]]] = {
     ConsumerGroupHeartbeatRequest: CONSUMER_GROUP_HEARTBEAT,
     JoinGroupRequest: JOIN_GROUP,
-    SyncGroup: SYNC_GROUP,
-    Heartbeat: HEARTBEAT,
-    LeaveGroup: LEAVE_GROUP,
+    SyncGroupRequest: SYNC_GROUP,
+    HeartbeatRequest: HEARTBEAT,
+    LeaveGroupRequest: LEAVE_GROUP,
 }
 
 _REBALANCE_GRACE_MS: Final = 5_000

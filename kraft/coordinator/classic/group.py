@@ -9,9 +9,9 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.messages import JoinGroup, OfferedProtocol
 from kraft.coordinator.shard import Ticket
 from kraft.metadata.persistent_maps import PersistentMap
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 class ClassicGroupState(Enum):
@@ -36,7 +36,7 @@ class ClassicGroupMember(Struct, frozen=True, kw_only=True):
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[OfferedProtocol, ...]
+    protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
     is_new: bool = False
     """The member has not completed a join: it sends no heartbeats yet, and is removed even while its join waits."""
@@ -174,7 +174,7 @@ def rename_member(group: ClassicGroup, old_id: str, new_id: str) -> ClassicGroup
     )
 
 
-def as_requested(member: ClassicGroupMember, request: JoinGroup) -> ClassicGroupMember:
+def as_requested(member: ClassicGroupMember, request: JoinGroupRequest) -> ClassicGroupMember:
     """Return the member with what its next JoinGroup says; address and client id stay those of the first one."""
     return replace(
         member,
@@ -184,7 +184,7 @@ def as_requested(member: ClassicGroupMember, request: JoinGroup) -> ClassicGroup
     )
 
 
-def supports(group: ClassicGroup, protocol_type: str, protocols: tuple[OfferedProtocol, ...]) -> bool:
+def supports(group: ClassicGroup, protocol_type: str, protocols: tuple[JoinGroupRequestProtocol, ...]) -> bool:
     """Return whether a member with these protocols shares one with all members."""
     if group.state is ClassicGroupState.EMPTY:
         return bool(protocol_type and protocols)
@@ -212,8 +212,8 @@ def effective_rebalance_timeout_ms(rebalance_timeout: int, session_timeout: int)
 def _counted(
     supporters: PersistentMap[str, int],
     *,
-    before: Iterable[tuple[OfferedProtocol, ...]],
-    after: Iterable[tuple[OfferedProtocol, ...]],
+    before: Iterable[tuple[JoinGroupRequestProtocol, ...]],
+    after: Iterable[tuple[JoinGroupRequestProtocol, ...]],
 ) -> PersistentMap[str, int]:
     """Return the numbers of supporters once members that offered `before` are gone, and others offer `after`."""
     change: Counter[str] = Counter()

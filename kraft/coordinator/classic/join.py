@@ -24,12 +24,14 @@ from kraft.coordinator.classic.validation import unknown_member, validate_join, 
 from kraft.coordinator.group_events import MemberJoined
 from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.join_group import JoinGroupRequest
 
 
 def join_group(
-    group: ClassicGroup | None, ticket: Ticket, request: JoinGroup, settings: ClassicSettings, context: DecisionContext
+    group: ClassicGroup | None, ticket: Ticket, command: JoinGroup, settings: ClassicSettings, context: DecisionContext
 ) -> ClassicGroupDecision:
     """Decide a JoinGroup. A group comes into being when a member without an id joins it."""
+    request = command.request
     refusal = validate_join(request, settings)
     if refusal is None and group is None and request.member_id:
         refusal = unknown_member(request.group_id, request.member_id)
@@ -43,21 +45,22 @@ def join_group(
     elif not supports(draft.group, request.protocol_type, request.protocols):
         draft.reply(ticket, _inconsistent(request))
     elif not request.member_id:
-        _join_without_id(draft, ticket, request)
+        _join_without_id(draft, ticket, command)
     elif request.member_id in draft.group.pending_joins and request.group_instance_id is None:
-        _add(draft, ticket, request, request.member_id)
+        _add(draft, ticket, command, request.member_id)
     else:
         _join_again(draft, ticket, request)
     return draft.decision()
 
 
-def _join_without_id(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) -> None:
+def _join_without_id(draft: ClassicDraft, ticket: Ticket, command: JoinGroup) -> None:
+    request = command.request
     if request.group_instance_id in draft.group.static_members:
-        replace_static_member(draft, ticket, request)
+        replace_static_member(draft, ticket, command)
         return
-    member_id = draft.new_member_id(request.group_instance_id or request.client_id)
-    if request.group_instance_id is not None or not request.member_id_required:
-        _add(draft, ticket, request, member_id)
+    member_id = draft.new_member_id(request.group_instance_id or command.client.client_id)
+    if request.group_instance_id is not None or not command.member_id_required:
+        _add(draft, ticket, command, member_id)
         return
     # A response that is lost leaves no member behind that a rebalance would wait for (KIP-394).
     draft.group = replace(draft.group, pending_joins=draft.group.pending_joins.with_changes({member_id: True}))
@@ -65,12 +68,13 @@ def _join_without_id(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) ->
     draft.reply(ticket, MemberIdRequired(member_id))
 
 
-def _add(draft: ClassicDraft, ticket: Ticket, request: JoinGroup, member_id: str) -> None:
+def _add(draft: ClassicDraft, ticket: Ticket, command: JoinGroup, member_id: str) -> None:
+    request = command.request
     member = ClassicGroupMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        client_id=command.client.client_id,
+        client_host=command.client.client_host,
         rebalance_timeout_ms=effective_rebalance_timeout_ms(request.rebalance_timeout_ms, request.session_timeout_ms),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
@@ -93,7 +97,7 @@ def _add(draft: ClassicDraft, ticket: Ticket, request: JoinGroup, member_id: str
     prepare_or_complete(draft, join_reason(f"member {member_id} joined", request))
 
 
-def _join_again(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) -> None:
+def _join_again(draft: ClassicDraft, ticket: Ticket, request: JoinGroupRequest) -> None:
     """Decide the JoinGroup of a member. A rebalance begins if the member has changed, or leads a stable group."""
     group = draft.group
     refusal = validate_member(group, request.member_id, request.group_instance_id)
@@ -112,7 +116,7 @@ def _join_again(draft: ClassicDraft, ticket: Ticket, request: JoinGroup) -> None
     prepare_or_complete(draft, join_reason(f"member {request.member_id} {what}", request))
 
 
-def _has_room(group: ClassicGroup, request: JoinGroup, size_max: int) -> bool:
+def _has_room(group: ClassicGroup, request: JoinGroupRequest, size_max: int) -> bool:
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id not in group.static_members and len(group.static_members) >= size_max:
         return False  # Static members that are away do not count below, and stay until their sessions end.
@@ -131,7 +135,7 @@ def _full(group_id: str, size_max: int) -> Refusal:
     return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def _inconsistent(request: JoinGroup) -> Refusal:
+def _inconsistent(request: JoinGroupRequest) -> Refusal:
     names = ", ".join(offered.name for offered in request.protocols) or "none"
     message = f"no protocol of the member ({request.protocol_type}: {names}) is supported by all others of the group"
     return Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision, refused
 from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
-from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
 from kraft.coordinator.classic.rebalance import prepare_or_complete
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.validation import validate_group_id, validate_member
 from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 
 def leave_group(
-    group: ClassicGroup | None, ticket: Ticket, request: LeaveGroup, settings: ClassicSettings, context: DecisionContext
+    group: ClassicGroup | None,
+    ticket: Ticket,
+    request: LeaveGroupRequest,
+    settings: ClassicSettings,
+    context: DecisionContext,
 ) -> ClassicGroupDecision:
     """Decide a LeaveGroup: each member that it names has a result, and all that leave cause one rebalance."""
     refusal = validate_group_id(request.group_id)
     if refusal is not None:
         return refused(group, ticket, refusal)
     draft = ClassicDraft(group or ClassicGroup(group_id=request.group_id), settings, context)
-    left: dict[str, LeavingMember] = {}
-    results = [_left(each, _leave(draft.group, each, left)) for each in request.members]
+    left: dict[str, MemberIdentity] = {}
+    results = [left_member(each, _leave(draft.group, each, left)) for each in request.members]
     draft.remove_members({member_id: leave_reason(each) for member_id, each in left.items()}, have_left=True)
-    draft.reply(ticket, LeftGroup(tuple(results)))
+    draft.reply(ticket, LeaveGroupResponse(error_code=ErrorCode.NONE, members=tuple(results)))
     if left and draft.group.state is not ClassicGroupState.EMPTY:
         names = ", ".join(each.member_id or str(each.group_instance_id) for each in left.values())
         prepare_or_complete(draft, f"members left: {names}")
     return draft.decision()
 
 
-def leave_reason(leaving: LeavingMember) -> str:
+def leave_reason(leaving: MemberIdentity) -> str:
     """Return why a member has left, as its client says (KIP-800)."""
     return f"client reason: {leaving.reason or 'not provided'}"
 
 
-def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingMember]) -> ErrorCode:
+def _leave(group: ClassicGroup, leaving: MemberIdentity, left: dict[str, MemberIdentity]) -> ErrorCode:
     """Add a member to those that leave, by its member id, or by its instance id alone, as administrators do."""
     instance = group.static_members.get(leaving.group_instance_id or "")
     if instance in left:
@@ -54,5 +58,8 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingM
     return ErrorCode.NONE
 
 
-def _left(leaving: LeavingMember, error_code: ErrorCode) -> LeftMember:
-    return LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error_code)
+def left_member(leaving: MemberIdentity, error_code: ErrorCode) -> MemberResponse:
+    """Return the result for one member, named as in the request."""
+    return MemberResponse(
+        member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error_code
+    )

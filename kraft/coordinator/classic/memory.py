@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember
-from kraft.coordinator.classic.messages import JoinGroup, SyncGroup
+from kraft.coordinator.classic.group import ClassicGroup
+from kraft.coordinator.classic.messages import JoinGroup
+from kraft.coordinator.classic.sync import assignments
+from kraft.wire.schema.join_group import JoinGroupRequestProtocol
+from kraft.wire.schema.sync_group import SyncGroupRequest
 
 GROUP_BYTES: Final = 1_024
 """Memory of a group without members, besides its texts."""
@@ -18,13 +21,16 @@ PROTOCOL_BYTES: Final = 128
 _CHARACTER_BYTES_MAX: Final = 4
 
 
-def wanted_bytes(group: ClassicGroup | None, command: JoinGroup | SyncGroup) -> int:
+def wanted_bytes(group: ClassicGroup | None, command: JoinGroup | SyncGroupRequest) -> int:
     """Return how much more memory the group may take after the request than before."""
-    if isinstance(command, SyncGroup):
-        given = command.assignments.items() if group is not None else ()
+    if isinstance(command, SyncGroupRequest):
+        given = assignments(command).items() if group is not None else ()
         return sum(len(data) - _assigned_bytes(group, member_id) for member_id, data in given)
-    new_group = GROUP_BYTES + text_bytes(command.group_id, command.protocol_type) if group is None else 0
-    return new_group + _member_bytes(command.group_id, command) - _held_bytes(group, command.member_id)
+    request, client = command.request, command.client
+    new_group = GROUP_BYTES + text_bytes(request.group_id, request.protocol_type) if group is None else 0
+    texts = (request.member_id, request.group_instance_id, client.client_id, client.client_host)
+    member = _member_bytes(request.group_id, *texts, protocols=request.protocols)
+    return new_group + member - _held_bytes(group, request.member_id)
 
 
 def added_bytes(before: ClassicGroup | None, after: ClassicGroup | None) -> int:
@@ -58,15 +64,19 @@ def _held_bytes(group: ClassicGroup | None, member_id: str) -> int:
     if group is None:
         return 0
     if member_id in group.members:
-        return _member_bytes(group.group_id, group.members[member_id]) + _assigned_bytes(group, member_id)
+        member = group.members[member_id]
+        texts = (member_id, member.group_instance_id, member.client_id, member.client_host)
+        return _member_bytes(group.group_id, *texts, protocols=member.protocols) + len(member.assignment)
     return MEMBER_BYTES + text_bytes(group.group_id, member_id) if member_id in group.pending_joins else 0
 
 
-def _member_bytes(group_id: str, member: ClassicGroupMember | JoinGroup) -> int:
+def _member_bytes(*texts: str | None, protocols: tuple[JoinGroupRequestProtocol, ...]) -> int:
     """Return the memory of a member without its assignment. Its timer has the group id of its own request."""
-    texts = (group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host)
-    protocols = (PROTOCOL_BYTES + text_bytes(each.name) + len(each.metadata) for each in member.protocols)
-    return MEMBER_BYTES + text_bytes(*texts) + sum(protocols)
+    return (
+        MEMBER_BYTES
+        + text_bytes(*texts)
+        + sum(PROTOCOL_BYTES + text_bytes(each.name) + len(each.metadata) for each in protocols)
+    )
 
 
 def _assigned_bytes(group: ClassicGroup | None, member_id: str) -> int:

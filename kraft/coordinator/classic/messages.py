@@ -1,52 +1,41 @@
-"""Requests to classic groups that the model does not have, and their responses."""
+"""Requests to classic groups with what their messages do not say, and responses that Kafka does not have."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-from kraft.model.classic_groups import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinedMember,
-    JoinGroupRequest,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    LeftMember,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext
+from kraft.wire.schema.join_group import JoinGroupRequest
 
-__all__ = [
-    "GroupDeleted",
-    "Heartbeat",
-    "HeartbeatAccepted",
-    "JoinGroup",
-    "JoinedGroup",
-    "JoinedMember",
-    "LeaveGroup",
-    "LeavingMember",
-    "LeftGroup",
-    "LeftMember",
-    "MemberIdRequired",
-    "OfferedProtocol",
-    "SyncGroup",
-    "SyncedGroup",
-]
+_MEMBER_ID_REQUIRED_FROM: Final = 4
+"""First version of JoinGroup in which a new member is given an id to join with (KIP-394)."""
+
+_SKIPS_ASSIGNMENT_FROM: Final = 9
+"""First version of JoinGroup in which a leader can skip the assignment (KIP-814)."""
 
 
-class JoinGroup(JoinGroupRequest, frozen=True, kw_only=True):
-    """JoinGroupRequest, with what the broker knows about its sender."""
+class JoinGroup(Struct, frozen=True):
+    """JoinGroup, with its sender."""
 
-    client_host: str
-    member_id_required: bool = True
-    """A new member without an id is given one, to join with. False before version 4."""
+    request: JoinGroupRequest
+    client: RequestContext
 
-    can_skip_assignment: bool = True
-    """A leader without need to assign is an answer that the sender understands (KIP-814). False before version 9."""
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+    @property
+    def member_id_required(self) -> bool:
+        """True if a new member without an id is given one, to join with."""
+        return self.client.version >= _MEMBER_ID_REQUIRED_FROM
+
+    @property
+    def can_skip_assignment(self) -> bool:
+        """True if a leader without need to assign is an answer that the sender understands."""
+        return self.client.version >= _SKIPS_ASSIGNMENT_FROM
 
 
 class MemberIdRequired(Refusal):

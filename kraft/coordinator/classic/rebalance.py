@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from kraft.coordinator.classic.draft import ClassicDraft
 from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState, InitialDelay, select_protocol
-from kraft.coordinator.classic.messages import JoinedGroup, JoinedMember, JoinGroup
 from kraft.coordinator.classic.timers import JoinTimer, SyncTimer
 from kraft.coordinator.classic.validation import rebalance_in_progress
 from kraft.coordinator.group_events import RebalanceCompleted, RebalanceStarted
 from kraft.metadata.persistent_maps import PersistentMap
+from kraft.model.errors import ErrorCode
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 _REASON_LENGTH_MAX: Final = 500
 
@@ -102,20 +103,21 @@ def report_completed(draft: ClassicDraft, partitions: int | None) -> None:
     )
 
 
-def joined(group: ClassicGroup, member_id: str) -> JoinedGroup:
+def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
     """Return the response to a member that belongs to the current generation."""
     assert group.leader is not None
-    return JoinedGroup(
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
         member_id=member_id,
-        generation=group.generation,
+        generation_id=group.generation,
         protocol_type=group.protocol_type,
-        protocol=group.protocol,
+        protocol_name=group.protocol,
         leader=group.leader,
         members=_as_leader_sees_them(group) if member_id == group.leader else (),
     )
 
 
-def join_reason(event: str, request: JoinGroup) -> str:
+def join_reason(event: str, request: JoinGroupRequest) -> str:
     """Return the reason of a rebalance that a JoinGroup causes, with the client's own (KIP-800)."""
     return f"{event}; client reason: {request.reason or 'not provided'}"
 
@@ -167,9 +169,9 @@ def _joined_leader(group: ClassicGroup) -> str | None:
     return group.leader if group.leader in group.joins else min(group.joins, default=None)
 
 
-def _as_leader_sees_them(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+def _as_leader_sees_them(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
     return tuple(
-        JoinedMember(
+        JoinGroupResponseMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             metadata=member.metadata(group.protocol),

@@ -11,9 +11,9 @@ from kraft.coordinator.classic.group import (
     add_member,
     effective_rebalance_timeout_ms,
 )
-from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from kraft.wire.schema.join_group import JoinGroupRequestProtocol
 
 
 def group_record(group: ClassicGroup) -> GroupRecord:
@@ -78,6 +78,6 @@ def _member(recorded: MemberMetadata, protocol: str | None) -> ClassicGroupMembe
         client_host=recorded.client_host,
         rebalance_timeout_ms=effective_rebalance_timeout_ms(recorded.rebalance_timeout, recorded.session_timeout),
         session_timeout_ms=recorded.session_timeout,
-        protocols=(OfferedProtocol(protocol or "", bytes(recorded.subscription)),),
+        protocols=(JoinGroupRequestProtocol(name=protocol or "", metadata=bytes(recorded.subscription)),),
         assignment=bytes(recorded.assignment),
     )

@@ -7,28 +7,30 @@ from msgspec.structs import replace
 from kraft.coordinator.classic.assigned_partitions import assigned_partitions
 from kraft.coordinator.classic.draft import ClassicDraft, ClassicGroupDecision, refused
 from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
-from kraft.coordinator.classic.messages import SyncedGroup, SyncGroup
 from kraft.coordinator.classic.rebalance import report_completed
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import SyncTimer
 from kraft.coordinator.classic.validation import (
+    no_member,
     rebalance_in_progress,
-    unknown_member,
     validate_generation,
-    validate_group_id,
 )
 from kraft.coordinator.shard import DecisionContext, Ticket
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync_group(
-    group: ClassicGroup | None, ticket: Ticket, request: SyncGroup, settings: ClassicSettings, context: DecisionContext
+    group: ClassicGroup | None,
+    ticket: Ticket,
+    request: SyncGroupRequest,
+    settings: ClassicSettings,
+    context: DecisionContext,
 ) -> ClassicGroupDecision:
     """Decide a SyncGroup. Followers wait for the leader's, which makes the group stable."""
     if group is None:
-        refusal = validate_group_id(request.group_id) or unknown_member(request.group_id, request.member_id)
-        return refused(group, ticket, refusal)
+        return refused(group, ticket, no_member(request.group_id, request.member_id))
     invalid = _refusal(group, request)
     if invalid is not None:
         return refused(group, ticket, invalid)
@@ -45,10 +47,11 @@ def sync_group(
     return draft.decision()
 
 
-def _stabilize(draft: ClassicDraft, request: SyncGroup) -> None:
+def _stabilize(draft: ClassicDraft, request: SyncGroupRequest) -> None:
     """Take up the leader's assignment. Members that it leaves out are assigned nothing."""
+    given = assignments(request)
     assigned = {
-        member.member_id: replace(member, assignment=request.assignments.get(member.member_id, b""))
+        member.member_id: replace(member, assignment=given.get(member.member_id, b""))
         for member in draft.group.members.values()
     }
     draft.become(ClassicGroupState.STABLE)
@@ -60,17 +63,25 @@ def _stabilize(draft: ClassicDraft, request: SyncGroup) -> None:
         draft.start_session(draft.group.members[member_id])
 
 
-def _synced(group: ClassicGroup, member_id: str) -> SyncedGroup:
-    return SyncedGroup(
-        protocol_type=group.protocol_type, protocol=group.protocol, assignment=group.members[member_id].assignment
+def assignments(request: SyncGroupRequest) -> dict[str, bytes]:
+    """Return what the leader assigns, by member id."""
+    return {each.member_id: each.assignment for each in request.assignments}
+
+
+def _synced(group: ClassicGroup, member_id: str) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=group.members[member_id].assignment,
     )
 
 
-def _refusal(group: ClassicGroup, request: SyncGroup) -> Refusal | None:
-    refusal = validate_generation(group, request.member_id, request.group_instance_id, request.generation)
+def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> Refusal | None:
+    refusal = validate_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     if refusal is not None:
         return refusal
-    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol, group.protocol):
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol):
         message = f"group {group.group_id!r} uses {group.protocol_type}: {group.protocol}"
         return Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
     return rebalance_in_progress(group.group_id) if group.state is ClassicGroupState.PREPARING_REBALANCE else None

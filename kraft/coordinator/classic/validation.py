@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroup
-from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.join_group import JoinGroupRequest
 
 
 def validate_group_id(group_id: str) -> Refusal | None:
     return None if group_id else empty_group_id()
 
 
-def validate_join(request: JoinGroup, settings: ClassicSettings) -> Refusal | None:
+def validate_join(request: JoinGroupRequest, settings: ClassicSettings) -> Refusal | None:
     """Return what is wrong with a JoinGroup whatever the group is, or None."""
     least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
     if not request.group_id or least <= request.session_timeout_ms <= most:
@@ -45,6 +45,11 @@ def validate_generation(
 def instance_fenced(group_instance_id: str) -> Refusal:
     message = f"another member uses the instance id {group_instance_id!r}: set another group.instance.id"
     return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
+
+
+def no_member(group_id: str, member_id: str) -> Refusal:
+    """Return why a request to a group that does not exist is refused."""
+    return validate_group_id(group_id) or unknown_member(group_id, member_id)
 
 
 def unknown_member(group_id: str, member_id: str) -> Refusal:

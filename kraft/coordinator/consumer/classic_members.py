@@ -12,20 +12,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.group import effective_rebalance_timeout_ms
-from kraft.coordinator.classic.leave import leave_reason
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    LeftMember,
-    MemberIdRequired,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.leave import leave_reason, left_member
+from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.coordinator.classic.validation import illegal_generation, rebalance_in_progress, unknown_member
 from kraft.coordinator.consumer.checks import check_size, known_member, known_static_member
 from kraft.coordinator.consumer.departures import remove
@@ -45,47 +33,56 @@ from kraft.coordinator.shard import DecisionContext, Reply, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolSubscription
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # --- JoinGroup -------------------------------------------------------------------------------------------------------
 
 
 def decide_join(
-    group: ConsumerGroup, ticket: Ticket, request: JoinGroup, context: DecisionContext, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, command: JoinGroup, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a JoinGroup; the session timeout was checked."""
     draft = ConsumerDraft(group)
     try:
-        joined = _join(draft, request, context, settings)
+        joined = _join(draft, command, context, settings)
     except Refusal as refusal:
         return refused(ticket, refusal)
     return draft.decision(Reply(ticket, joined))
 
 
-def _join(draft: ConsumerDraft, request: JoinGroup, context: DecisionContext, settings: GroupSettings) -> JoinedGroup:
+def _join(
+    draft: ConsumerDraft, command: JoinGroup, context: DecisionContext, settings: GroupSettings
+) -> JoinGroupResponse:
+    request = command.request
     member_id = request.member_id or context.random_id
     check_size(draft.group, member_id, settings)
     subscription = _subscription(draft.group, request)
-    if not request.member_id and request.group_instance_id is None and request.member_id_required:
+    if not request.member_id and request.group_instance_id is None and command.member_id_required:
         raise MemberIdRequired(member_id)
     before = _identified(draft, member_id, request)
     draft.stop_timers(before)
-    after = _updated(before, request, subscription)
+    after = _updated(before, command, subscription)
     subscription_changed = update_member(draft, before, after, context.image)
     assign(draft, context, settings)
     owned = partitions_of(subscription.owned_partitions, context.image)
     member = reconcile_member(draft, member_id, owned, context.image, subscription_changed=subscription_changed)
     draft.start_session(member, settings)
     draft.start_sync(member)
-    return JoinedGroup(
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
         member_id=member_id,
-        generation=member.epoch,
+        generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol=request.protocols[0].name,
+        protocol_name=request.protocols[0].name,
         leader="",
+        members=(),
     )
 
 
-def _subscription(group: ConsumerGroup, request: JoinGroup) -> ConsumerProtocolSubscription:
+def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """Return what the member subscribes to. It needs a protocol in common with all other classic members."""
     supporters, members = group.classic_supporters, group.classic_members
     is_supported = any(supporters.get(offered.name, 0) == members for offered in request.protocols)
@@ -99,7 +96,7 @@ def _subscription(group: ConsumerGroup, request: JoinGroup) -> ConsumerProtocolS
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from error
 
 
-def _identified(draft: ConsumerDraft, member_id: str, request: JoinGroup) -> ConsumerGroupMember:
+def _identified(draft: ConsumerDraft, member_id: str, request: JoinGroupRequest) -> ConsumerGroupMember:
     """Return the member that joins, as it was before. A static one takes its own place without having left it."""
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
@@ -111,14 +108,15 @@ def _identified(draft: ConsumerDraft, member_id: str, request: JoinGroup) -> Con
 
 
 def _updated(
-    member: ConsumerGroupMember, request: JoinGroup, subscription: ConsumerProtocolSubscription
+    member: ConsumerGroupMember, command: JoinGroup, subscription: ConsumerProtocolSubscription
 ) -> ConsumerGroupMember:
+    request = command.request
     return replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=subscription.rack_id or member.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        client_id=command.client.client_id,
+        client_host=command.client.client_host,
         topics=frozenset(subscription.topics),
         topic_regex="",
         rebalance_timeout_ms=effective_rebalance_timeout_ms(request.rebalance_timeout_ms, request.session_timeout_ms),
@@ -130,12 +128,12 @@ def _updated(
 
 
 def decide_sync(
-    group: ConsumerGroup, ticket: Ticket, request: SyncGroup, context: DecisionContext, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, request: SyncGroupRequest, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a SyncGroup: it starts the session again, and its response is the assignment."""
     draft = ConsumerDraft(group)
     try:
-        member, classic = _known(group, request.member_id, request.group_instance_id, request.generation)
+        member, classic = _known(group, request.member_id, request.group_instance_id, request.generation_id)
         _check_protocol(classic, request)
     except Refusal as refusal:
         return refused(ticket, refusal)
@@ -148,11 +146,11 @@ def decide_sync(
 
 
 def decide_heartbeat(
-    group: ConsumerGroup, ticket: Ticket, request: Heartbeat, context: DecisionContext, settings: GroupSettings
+    group: ConsumerGroup, ticket: Ticket, request: HeartbeatRequest, context: DecisionContext, settings: GroupSettings
 ) -> ConsumerGroupDecision:
     """Decide a Heartbeat: it starts the session again, and its response says whether to join again."""
     try:
-        member, _ = _known(group, request.member_id, request.group_instance_id, request.generation)
+        member, _ = _known(group, request.member_id, request.group_instance_id, request.generation_id)
     except Refusal as refusal:
         return refused(ticket, refusal)
     draft = ConsumerDraft(group)
@@ -163,7 +161,7 @@ def decide_heartbeat(
         draft.bump_epoch(new_hash, METADATA_CHANGED)
     assign(draft, context, settings)
     if not _has_to_rejoin(draft.group, member):
-        return draft.decision(Reply(ticket, HeartbeatAccepted()))
+        return draft.decision(Reply(ticket, HeartbeatResponse(error_code=ErrorCode.NONE)))
     draft.start_rejoin(member)
     return draft.decision(Reply(ticket, rebalance_in_progress(group.group_id)))
 
@@ -182,21 +180,22 @@ def _known(
     return member, member.classic
 
 
-def _check_protocol(classic: ClassicProtocols, request: SyncGroup) -> None:
+def _check_protocol(classic: ClassicProtocols, request: SyncGroupRequest) -> None:
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
         message = f"the protocol type is {CONSUMER_PROTOCOL_TYPE}, not {request.protocol_type}"
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-    if request.protocol not in (None, classic.preferred.name):
-        message = f"the protocol of this member is {classic.preferred.name}, not {request.protocol}"
+    if request.protocol_name not in (None, classic.preferred.name):
+        message = f"the protocol of this member is {classic.preferred.name}, not {request.protocol_name}"
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
 
 def _synced(
-    member: ConsumerGroupMember, classic: ClassicProtocols, request: SyncGroup, image: MetadataImage
-) -> SyncedGroup:
-    return SyncedGroup(
+    member: ConsumerGroupMember, classic: ClassicProtocols, request: SyncGroupRequest, image: MetadataImage
+) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
         protocol_type=request.protocol_type,
-        protocol=request.protocol,
+        protocol_name=request.protocol_name,
         assignment=encode_assignment(member.assigned, image, classic.preferred.metadata),
     )
 
@@ -224,7 +223,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool
 
 
 def decide_leave(
-    group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: DecisionContext
+    group: ConsumerGroup, ticket: Ticket, request: LeaveGroupRequest, context: DecisionContext
 ) -> ConsumerGroupDecision:
     """Decide a LeaveGroup. An administrator may remove members of either protocol by it."""
     leaving: dict[str, str] = {}
@@ -236,16 +235,14 @@ def decide_leave(
             leaving[member.member_id] = leave_reason(each)
         except Refusal as refusal:
             error_code = refusal.error_code
-        results.append(
-            LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error_code)
-        )
+        results.append(left_member(each, error_code))
     draft = ConsumerDraft(group)
     if leaving:
         remove(draft, leaving, context.image, have_left=True)
-    return draft.decision(Reply(ticket, LeftGroup(tuple(results))))
+    return draft.decision(Reply(ticket, LeaveGroupResponse(error_code=ErrorCode.NONE, members=tuple(results))))
 
 
-def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
+def _leaving(group: ConsumerGroup, leaving: MemberIdentity) -> ConsumerGroupMember:
     if leaving.group_instance_id is None:
         return known_member(group, leaving.member_id)
     member = group.static_member(leaving.group_instance_id)

@@ -17,11 +17,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
-from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.consumer.metadata_hash import MetadataHash
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.ids import TopicId
+from kraft.wire.schema.join_group import JoinGroupRequestProtocol
 
 JOIN_EPOCH: Final = 0
 """Member epoch of a request that joins, or joins again."""
@@ -61,12 +61,12 @@ class ClassicProtocols(Struct, frozen=True, kw_only=True):
     """Session timeout and protocols of a member of the classic protocol, from its JoinGroup."""
 
     session_timeout_ms: int
-    offered: tuple[OfferedProtocol, ...]
+    offered: tuple[JoinGroupRequestProtocol, ...]
 
     @property
-    def preferred(self) -> OfferedProtocol:
+    def preferred(self) -> JoinGroupRequestProtocol:
         """The protocol that the member's requests are answered with. All have the same subscription."""
-        return self.offered[0] if self.offered else OfferedProtocol("", b"")
+        return self.offered[0] if self.offered else JoinGroupRequestProtocol(name="", metadata=b"")
 
 
 class ConsumerGroupMember(Struct, frozen=True, kw_only=True):

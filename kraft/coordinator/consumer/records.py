@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
-from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.consumer.group import (
     FIRST_EPOCH,
     JOIN_EPOCH,
@@ -40,6 +39,7 @@ from kraft.coordinator.group_records import (
     OwnedTopic,
 )
 from kraft.model.ids import TopicId
+from kraft.wire.schema.join_group import JoinGroupRequestProtocol
 
 _STATES: Final = {state.value: state for state in MemberState}
 """A state that only a newer version knows counts as unreleased partitions: the next heartbeat reconciles the member."""
@@ -245,7 +245,10 @@ def _described(member: ConsumerGroupMember, value: ConsumerGroupMemberMetadataVa
 def _classic(recorded: ClassicMemberMetadata) -> ClassicProtocols:
     return ClassicProtocols(
         session_timeout_ms=recorded.session_timeout_ms,
-        offered=tuple(OfferedProtocol(each.name, bytes(each.metadata)) for each in recorded.supported_protocols),
+        offered=tuple(
+            JoinGroupRequestProtocol(name=each.name, metadata=bytes(each.metadata))
+            for each in recorded.supported_protocols
+        ),
     )
 
 

@@ -7,15 +7,18 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from kraft.coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.ids import TopicId
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from kraft.wire.schema.offset_delete import OffsetDeleteRequestPartition
+from kraft.wire.schema.sync_group import SyncGroupRequest
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 
 
@@ -78,9 +81,9 @@ class ResolveRegexes(Struct, frozen=True, kw_only=True):
 
 GroupCommand: TypeAlias = (
     JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
     | ConsumerHeartbeat
     | CommitOffsets
     | CommitTransactionOffsets

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, GroupCommand
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.sync_group import SyncGroupRequest
 
 _BYTES_MAX: Final = 2**15 - 1
 """Longest text of Kafka's protocol and records."""
@@ -21,17 +24,18 @@ _ID_BYTES: Final = 100
 def too_long(command: GroupCommand) -> Refusal | None:
     """Return why a request cannot be recorded, or None if it can."""
     match command:
-        case Heartbeat() | SyncGroup() | LeaveGroup():
+        case HeartbeatRequest() | SyncGroupRequest() | LeaveGroupRequest():
             return None  # These record no text of their own.
         case DeleteTopicOffsets() | TakeTargets() | GiveUpRun():
             return None
         case JoinGroup():
+            request, client = command.request, command.client
             texts: tuple[str | None, ...] = (
-                command.group_instance_id,
-                command.client_id,
-                command.client_host,
-                command.protocol_type,
-                *(offered.name for offered in command.protocols),
+                request.group_instance_id,
+                client.client_id,
+                client.client_host,
+                request.protocol_type,
+                *(offered.name for offered in request.protocols),
             )
         case ConsumerHeartbeat():
             own = (command.member_id, command.instance_id, command.rack_id, command.client_id, command.topic_regex)

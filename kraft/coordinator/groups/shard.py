@@ -7,7 +7,7 @@ from typing import Final, assert_never
 from kraft.coordinator.classic.expiry import loaded as classic_loaded
 from kraft.coordinator.classic.expiry import timer_ended as classic_timer_ended
 from kraft.coordinator.classic.group import ClassicGroup
-from kraft.coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.classic.records import recorded_group
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
@@ -47,6 +47,9 @@ from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.timers import GroupDeletionTimer, OffsetExpiryTimer, TopicDeletionTimer
 from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
 from kraft.coordinator.shard import DecisionContext, Shard, ShardDecision, Ticket, TimerKey
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.sync_group import SyncGroupRequest
 
 
 class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
@@ -134,13 +137,13 @@ def _decided(state: GroupsState, ticket: Ticket, command: GroupCommand) -> Group
             return offset_requests.commit_transaction_offsets(state, ticket, command)
         case ConsumerHeartbeat():
             return consumer_requests.heartbeat(state, ticket, command)
-        case Heartbeat():
+        case HeartbeatRequest():
             return classic_requests.heartbeat(state, ticket, command)
         case JoinGroup():
             return classic_requests.join_group(state, ticket, command)
-        case SyncGroup():
+        case SyncGroupRequest():
             return classic_requests.sync_group(state, ticket, command)
-        case LeaveGroup():
+        case LeaveGroupRequest():
             return classic_requests.leave_group(state, ticket, command)
         case DeleteOffsets():
             return offset_requests.delete_offsets(state, ticket, command)

@@ -9,18 +9,23 @@ from kraft.rpc.group_calls import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
+    SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
 from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
 from kraft.server.apis.handlers import never_refused
 from kraft.server.apis.sides import BrokerSide
-from kraft.server.handlers import committed_offsets, find_coordinator, groups
+from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 
-_TO_COMMIT: Final = (Permission(Operation.READ, Resource.GROUP), Permission(Operation.READ, Resource.TOPIC))
+_TO_BE_A_MEMBER: Final = (Permission(Operation.READ, Resource.GROUP),)
+_TO_COMMIT: Final = (*_TO_BE_A_MEMBER, Permission(Operation.READ, Resource.TOPIC))
 
 
 def _find_coordinator(broker: BrokerSide) -> Handler[Any, Any]:
@@ -42,6 +47,40 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         ),
         from_version=find_coordinator.from_version,
         to_version=find_coordinator.to_version,
+    ),
+    Api(
+        key=ApiKey.JOIN_GROUP,
+        call=JOIN_GROUP,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.classic.join,
+        takes_context=True,
+        needs=_TO_BE_A_MEMBER,
+        refused=classic_groups.join_refused,
+        to_version=classic_groups.join_to_version,
+    ),
+    Api(
+        key=ApiKey.SYNC_GROUP,
+        call=SYNC_GROUP,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.classic.sync,
+        takes_context=True,
+        needs=_TO_BE_A_MEMBER,
+    ),
+    Api(
+        key=ApiKey.HEARTBEAT,
+        call=HEARTBEAT,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.classic.heartbeat,
+        needs=_TO_BE_A_MEMBER,
+    ),
+    Api(
+        key=ApiKey.LEAVE_GROUP,
+        call=LEAVE_GROUP,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.classic.leave,
+        needs=_TO_BE_A_MEMBER,
+        from_version=classic_groups.leave_from_version,
+        to_version=classic_groups.leave_to_version,
     ),
     Api(
         key=ApiKey.LIST_GROUPS,

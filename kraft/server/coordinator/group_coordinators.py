@@ -10,13 +10,12 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.coordinator.classic.memory import wanted_bytes
-from kraft.coordinator.classic.messages import JoinGroup, SyncGroup
-from kraft.coordinator.consumer import memory as consumer_memory
+from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.limits import group_id_error
+from kraft.coordinator.groups.memory import wanted_bytes
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
@@ -39,6 +38,7 @@ from kraft.server.coordinator.topic_shards import TopicShards
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
+from kraft.wire.schema.sync_group import SyncGroupRequest
 
 RESPONSE_S_MAX: Final = 60.0
 """Deadline of a request that does not wait for other members: above the commit timeout, which answers it first."""
@@ -116,7 +116,7 @@ class GroupCoordinators:
         if not group_id and not isinstance(command, CommitOffsets | DeleteGroup):
             raise empty_group_id()
         host = self._host(group_id)
-        if isinstance(command, JoinGroup | SyncGroup | ConsumerHeartbeat):
+        if isinstance(command, JoinGroup | SyncGroupRequest | ConsumerHeartbeat):
             self._check_room(host, command)
         if isinstance(command, CommitOffsets | CommitTransactionOffsets):
             _check_size(host, command)
@@ -137,9 +137,10 @@ class GroupCoordinators:
         """
         await self._hosts.host(partition).append_marker(marker, origin, RESPONSE_S_MAX)
 
-    def _check_room(self, host: GroupHost, command: JoinGroup | SyncGroup | ConsumerHeartbeat) -> None:
+    def _check_room(self, host: GroupHost, command: JoinGroup | SyncGroupRequest | ConsumerHeartbeat) -> None:
         """Raise Refusal COORDINATOR_NOT_AVAILABLE for a request that needs more memory than is left."""
-        added = _wanted_bytes(host, command)
+        shard = host.running()
+        added = wanted_bytes(shard.latest, shard.volatile, command)
         if added > 0 and self.members_bytes + added > MEMBERS_BYTES_MAX:
             raise coordinator_unavailable("the members of groups take all memory that is meant for them; retry later")
 
@@ -216,18 +217,6 @@ class GroupCoordinators:
         )
 
 
-def _wanted_bytes(host: GroupHost, command: JoinGroup | SyncGroup | ConsumerHeartbeat) -> int:
-    """Return how much more memory a group, of either kind, may take after the request than before."""
-    shard, group_id = host.running(), command.group_id
-    consumer = shard.latest.consumer.get(group_id)
-    if isinstance(command, ConsumerHeartbeat):
-        return consumer_memory.wanted_bytes(consumer, command)
-    group = None if shard.volatile is None else shard.volatile.classic.get(group_id)
-    known = None if consumer is None else consumer.members.get(command.member_id)
-    held = 0 if known is None else consumer_memory.member_bytes(group_id, known)
-    return wanted_bytes(group, command) - held
-
-
 def _check_size(host: GroupHost, command: CommitOffsets | CommitTransactionOffsets) -> None:
     """Raise Refusal for a commit that surely does not fit into one batch: to decide it takes long."""
     size, size_max = commit_bytes_min(command.group_id, command.topics), host.batch_bytes_max()
@@ -238,9 +227,9 @@ def _check_size(host: GroupHost, command: CommitOffsets | CommitTransactionOffse
 def _timeout_s(command: GroupCommand) -> float:
     match command:
         case JoinGroup():
-            wait_ms = max(command.rebalance_timeout_ms, command.session_timeout_ms)
+            wait_ms = max(command.request.rebalance_timeout_ms, command.request.session_timeout_ms)
             return max(wait_ms / 1_000, REBALANCE_S) + RESPONSE_S_MAX
-        case SyncGroup():
+        case SyncGroupRequest():
             return REBALANCE_S + RESPONSE_S_MAX
         case _:
             return RESPONSE_S_MAX

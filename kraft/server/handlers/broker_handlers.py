@@ -26,7 +26,6 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
 
     def served(self) -> list[Served]:
         return [
-            *self.classic.served(),
             *self.consumer.served(),
             *self.offsets.served(),
         ]

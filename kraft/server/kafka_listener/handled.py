@@ -15,7 +15,7 @@ from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX, 
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext, Response
 from kraft.wire.api_keys import ApiKey, response_type
-from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message
+from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message, Sized
 from kraft.wire.versions import NO_VERSION
 
 
@@ -91,5 +91,7 @@ def _nothing(field: Field) -> Any:
             return ZERO_UUID
         case Fixed():
             return 0
+        case Sized.BYTES:
+            return b""
         case _:
             raise AssertionError(f"{field.name} has to be given")

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, Final
 
-from kraft.model.classic_groups import Heartbeat, JoinedGroup, JoinGroupRequest, OfferedProtocol, SyncGroup
 from kraft.model.committed_offsets import (
     FetchGroup,
     FetchTopic,
@@ -30,7 +29,11 @@ from kraft.rpc.group_calls import (
 )
 from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning
 from tests.support.working_thread import WorkingThread
 
 ASK_S: Final = 2.0
@@ -164,33 +167,34 @@ class GroupMember(ABC):
 class ClassicMember(GroupMember):
     async def _join(self) -> None:
         joined = await self._joined(self._member_id)
-        if joined.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             joined = await self._joined(joined.member_id)
         assert joined.leader == joined.member_id, "the group has one member"
-        request = SyncGroup(
+        request = SyncGroupRequest(
             group_id=self.group_id,
-            generation=joined.generation,
+            generation_id=joined.generation_id,
             member_id=joined.member_id,
-            assignments={joined.member_id: b""},
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assigning({joined.member_id: b""}),
         )
         await self._call(SYNC_GROUP, request, REBALANCE_S)
-        self._member_id, self._generation = joined.member_id, joined.generation
+        self._member_id, self._generation = joined.member_id, joined.generation_id
         self.joins += 1
 
     async def _heartbeat(self) -> None:
-        request = Heartbeat(group_id=self.group_id, generation=self._generation, member_id=self._member_id)
+        request = HeartbeatRequest(group_id=self.group_id, generation_id=self._generation, member_id=self._member_id)
         await self._call(HEARTBEAT, request)
 
-    async def _joined(self, member_id: str) -> JoinedGroup:
+    async def _joined(self, member_id: str) -> JoinGroupResponse:
         request = JoinGroupRequest(
             group_id=self.group_id,
             member_id=member_id,
-            client_id="load",
             session_timeout_ms=_SESSION_MS,
             protocol_type="consumer",
-            protocols=(OfferedProtocol(name="range", metadata=b""),),
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
         )
-        joined: JoinedGroup = await self._call(JOIN_GROUP, request, REBALANCE_S)
+        joined: JoinGroupResponse = await self._call(JOIN_GROUP, request, REBALANCE_S)
         return joined
 
 

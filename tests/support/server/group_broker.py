@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
-from kraft.model.classic_groups import JoinedGroup, LeaveGroup, LeavingMember, OfferedProtocol, SyncGroup
 from kraft.model.consumer_groups import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -31,6 +30,10 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.replica.waiting_appends import WaitingAppends
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning, offered
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.fake_transactions import FakeTransactions
 from tests.support.server.replicas import Broker, InlineExecutor, lead, settle
@@ -38,7 +41,7 @@ from tests.support.virtual_time import LoopClock
 
 OFFSETS = TopicId(UUID(int=50))
 GROUP = "billing"
-CONTEXT = RequestContext(version=1, client_id="tester", peer="10.0.0.7:5100")
+CONTEXT = RequestContext(version=9, client_id="tester", peer="10.0.0.7:5100")
 
 
 class _Counting:
@@ -104,22 +107,23 @@ class GroupBroker:
         await self._waiting_appends.close()
         assert self.crashes == []
 
-    async def join(self, group_id: str = GROUP, **fields: Any) -> JoinedGroup:
+    async def join(self, group_id: str = GROUP, **fields: Any) -> JoinGroupResponse:
         """Join a classic group as a new member, which asks for its id first."""
         handlers = self.handlers.classic
-        required = await handlers.join(joining(group_id, **fields))
-        return await handlers.join(joining(group_id, member_id=required.member_id, **fields))
+        required = await handlers.join(joining(group_id, **fields), CONTEXT)
+        return await handlers.join(joining(group_id, member_id=required.member_id, **fields), CONTEXT)
 
     async def stable(self, group_id: str = GROUP) -> str:
         """Bring a new classic group with one member to its first generation; return the member's id."""
         member_id = (await self.join(group_id)).member_id
-        assignments = {member_id: b"all"}
-        sync = SyncGroup(group_id=group_id, member_id=member_id, generation=1, assignments=assignments)
-        await self.handlers.classic.sync(sync)
+        sync = syncing(group_id, member_id, {member_id: b"all"})
+        await self.handlers.classic.sync(sync, CONTEXT)
         return member_id
 
     async def leave(self, member_id: str, group_id: str = GROUP) -> None:
-        await self.handlers.classic.leave(LeaveGroup(group_id=group_id, members=(LeavingMember(member_id=member_id),)))
+        await self.handlers.classic.leave(
+            LeaveGroupRequest(group_id=group_id, members=(MemberIdentity(member_id=member_id),))
+        )
 
     async def join_consumer(
         self, group_id: str = GROUP, member_id: str = "m", **fields: Any
@@ -127,17 +131,27 @@ class GroupBroker:
         return await self.handlers.consumer.heartbeat(heartbeat(group_id, member_id, **fields), CONTEXT)
 
 
-def joining(group_id: str = GROUP, **fields: Any) -> JoinGroup:
+def syncing(group_id: str, member_id: str, assignments: Mapping[str, bytes] | None = None) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=group_id,
+        member_id=member_id,
+        generation_id=1,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=assigning(assignments or {}),
+    )
+
+
+def joining(group_id: str = GROUP, **fields: Any) -> JoinGroupRequest:
     request: dict[str, Any] = {
         "group_id": group_id,
-        "client_id": "tester",
-        "client_host": "/10.0.0.7",
+        "member_id": "",
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
-        "protocols": (OfferedProtocol("range", b"topics"),),
+        "protocols": (offered("range", b"topics"),),
     }
-    return JoinGroup(**{**request, **fields})
+    return JoinGroupRequest(**{**request, **fields})
 
 
 def heartbeat(group_id: str = GROUP, member_id: str = "m", **fields: Any) -> ConsumerGroupHeartbeatRequest:

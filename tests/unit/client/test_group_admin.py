@@ -5,8 +5,10 @@ import pytest
 from kraft.client import GroupDescription, OffsetAndMetadata
 from kraft.client.sans_io.group.consumer_protocol import encode_assignment
 from kraft.client.sans_io.group.descriptions import assigned_to
-from kraft.model.classic_groups import JoinGroupRequest, OfferedProtocol, SyncGroup
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.join_group import JoinGroupRequest
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning, offered
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.server.group_broker import heartbeat
@@ -21,15 +23,20 @@ async def with_members(cluster: FakeCluster, groups: FakeGroups, assignment: byt
     broker = groups.coordinator_id
     join = JoinGroupRequest(
         group_id="old",
+        member_id="",
         group_instance_id="static",
-        client_id="tester",
         session_timeout_ms=10_000,
         protocol_type="consumer",
-        protocols=(OfferedProtocol("range", b""),),
+        protocols=(offered("range", b""),),
     )
     joined = await groups.answer(broker, "join_group", join)
-    sync = SyncGroup(
-        group_id="old", member_id=joined.member_id, generation=1, assignments={joined.member_id: assignment}
+    sync = SyncGroupRequest(
+        protocol_type="consumer",
+        protocol_name="range",
+        group_id="old",
+        member_id=joined.member_id,
+        generation_id=1,
+        assignments=assigning({joined.member_id: assignment}),
     )
     await groups.answer(broker, "sync_group", sync)
     await groups.answer(broker, "consumer_group_heartbeat", heartbeat("new"))

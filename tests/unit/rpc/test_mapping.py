@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
-from kraft.model.classic_groups import LeaveGroup, LeavingMember, SyncGroup
 from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
@@ -17,6 +16,9 @@ from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRe
 from kraft.rpc import calls, group_calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import broker_pb2, metadata_pb2
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning
 from tests.unit.rpc.message_classes import message_class
 
 TOPIC_ID = UUID(int=7)
@@ -154,8 +156,12 @@ def test_an_optional_value_that_is_not_set_and_an_empty_one_are_distinguished() 
 
 
 def test_maps_to_bytes_and_tuples_come_back_as_they_went() -> None:
-    sync = SyncGroup(group_id="billing", generation=1, member_id="a", assignments={"a": b"\x00\xff", "b": b""})
+    sync = SyncGroupRequest(
+        group_id="billing", generation_id=1, member_id="a", assignments=assigning({"a": b"\x00\xff", "b": b""})
+    )
     assert group_calls.SYNC_GROUP.request.to_value(group_calls.SYNC_GROUP.request.to_message(sync)) == sync
 
-    leave = LeaveGroup(group_id="billing", members=(LeavingMember(member_id="a"), LeavingMember(group_instance_id="i")))
+    leave = LeaveGroupRequest(
+        group_id="billing", members=(MemberIdentity(member_id="a"), MemberIdentity(member_id="", group_instance_id="i"))
+    )
     assert group_calls.LEAVE_GROUP.request.to_value(group_calls.LEAVE_GROUP.request.to_message(leave)) == leave

@@ -27,8 +27,8 @@ def test_elements_of_lists_inside_of_others_count() -> None:
 
 
 def test_entries_of_maps_count() -> None:
-    request = groups_pb2.SyncGroupRequest(assignments={"a": b"1", "b": b"2"})
-    assert counted(request) == 2
+    described = admin_pb2.TopicDescription(configs={"a": "1", "b": "2"})
+    assert counted(described) == 2
 
 
 def test_numbers_of_packed_lists_count() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -31,23 +30,20 @@ from kraft.client.sans_io.group.consumer_protocol import (
 from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, NOWHERE, Place
 from kraft.metadata.topic_names import INTERNAL_TOPICS
-from kraft.model.classic_groups import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinedMember,
-    JoinGroupRequest,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.errors import ProtocolError
+from kraft.wire.schema import leave_group
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 log = logging.getLogger("kraft.client")
 
@@ -148,9 +144,9 @@ class ClassicMember(MemberMachine):
                 watch_at_ms = self._watch_at_ms
                 if watch_at_ms is not None and watch_at_ms < self._sent_ms + self._settings.heartbeat_interval_ms:
                     return self._metadata_request()
-                return Heartbeat(
+                return HeartbeatRequest(
                     group_id=self._group,
-                    generation=self._generation,
+                    generation_id=self._generation,
                     member_id=self._member_id,
                     group_instance_id=self._settings.group_instance_id,
                 )
@@ -187,53 +183,56 @@ class ClassicMember(MemberMachine):
             group_id=self._group,
             member_id=self._member_id,
             group_instance_id=settings.group_instance_id,
-            client_id=settings.client_id,
             session_timeout_ms=settings.session_timeout_ms,
             rebalance_timeout_ms=settings.max_poll_interval_ms,
             protocol_type=_PROTOCOL_TYPE,
-            protocols=tuple(OfferedProtocol(name, metadata) for name in settings.partition_assignment_strategy),
+            protocols=tuple(
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name in settings.partition_assignment_strategy
+            ),
         )
 
-    def _sync_request(self) -> SyncGroup:
-        return SyncGroup(
+    def _sync_request(self) -> SyncGroupRequest:
+        return SyncGroupRequest(
             group_id=self._group,
-            generation=self._generation,
+            generation_id=self._generation,
             member_id=self._member_id,
             group_instance_id=self._settings.group_instance_id,
             protocol_type=_PROTOCOL_TYPE,
-            protocol=self._protocol,
-            assignments=self._assignments() if self._leads and not self._skips_assignment else {},
+            protocol_name=self._protocol,
+            assignments=self._assignments() if self._leads and not self._skips_assignment else (),
         )
 
     def _leave_request(self) -> GroupRequest:
-        member = LeavingMember(member_id=self._member_id, reason="the consumer is closed, unsubscribed or not polled")
-        return LeaveGroup(group_id=self._group, members=(member,))
+        reason = "the consumer is closed, unsubscribed or not polled"
+        member = leave_group.MemberIdentity(member_id=self._member_id, reason=reason)
+        return LeaveGroupRequest(group_id=self._group, members=(member,))
 
     # --- responses --------------------------------------------------------------------------------------------
 
     def _take(self, response: GroupResponse, now_ms: int) -> None:
         match response:
-            case JoinedGroup():
+            case JoinGroupResponse():
                 self._take_joined(response)
-            case SyncedGroup():
+            case SyncGroupResponse():
                 self._take_synced(response)
             case MetadataResponse():
                 self._take_metadata(response, now_ms)
-            case HeartbeatAccepted() | LeftGroup():
+            case HeartbeatResponse() | LeaveGroupResponse():
                 pass
             case _:
                 raise AssertionError(f"{type(response).__name__} answers no request of this protocol")
 
-    def _take_joined(self, response: JoinedGroup) -> None:
+    def _take_joined(self, response: JoinGroupResponse) -> None:
         self._member_id = response.member_id
-        if response.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return
-        self._generation = response.generation
+        self._generation = response.generation_id
         if self._asked_topics != self._topics:
             # The subscription has changed since: the group has to know before anything is assigned.
             return
         self._phase = _Phase.SYNC
-        self._protocol = response.protocol
+        self._protocol = response.protocol_name
         self._leads = response.leader == self._member_id
         self._skips_assignment = response.skip_assignment
         self._subscriptions = _subscriptions(response.members)
@@ -241,7 +240,7 @@ class ClassicMember(MemberMachine):
         self._watched = self._topics.union(*(each.topics for each in self._subscriptions.values()))
         self._counts = None
 
-    def _take_synced(self, response: SyncedGroup) -> None:
+    def _take_synced(self, response: SyncGroupResponse) -> None:
         if self._phase is not _Phase.SYNC:
             # The subscription has changed since. What is owned stays the member's until it joins again.
             return
@@ -276,11 +275,14 @@ class ClassicMember(MemberMachine):
             matching = {topic for topic in found if topic not in INTERNAL_TOPICS and self._pattern.fullmatch(topic)}
             self._set_topics(self._names | matching)
 
-    def _assignments(self) -> Mapping[str, bytes]:
+    def _assignments(self) -> tuple[SyncGroupRequestAssignment, ...]:
         assert self._protocol is not None
         assert self._counts is not None
         assigned = assign(self._protocol, self._subscriptions, self._instance_ids, self._counts)
-        return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
+        return tuple(
+            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
+            for member_id, partitions in assigned.items()
+        )
 
     def _take_refusal(self, code: ErrorCode, now_ms: int) -> bool:
         if code is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -316,7 +318,7 @@ class ClassicMember(MemberMachine):
             self._rebalance()
 
 
-def _subscriptions(members: tuple[JoinedMember, ...]) -> dict[str, MemberSubscription]:
+def _subscriptions(members: tuple[JoinGroupResponseMember, ...]) -> dict[str, MemberSubscription]:
     """Return the members' subscriptions; one that cannot be read has no topics."""
     subscriptions = {}
     for member in members:

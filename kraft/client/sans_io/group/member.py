@@ -16,28 +16,29 @@ from msgspec import Struct
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.ownership import Ownership
-from kraft.model.classic_groups import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinGroupRequest,
-    LeaveGroup,
-    LeftGroup,
-    SyncedGroup,
-    SyncGroup,
-)
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger("kraft.client")
 
-CoordinatorRequest: TypeAlias = ConsumerGroupHeartbeatRequest | JoinGroupRequest | SyncGroup | Heartbeat | LeaveGroup
+CoordinatorRequest: TypeAlias = (
+    ConsumerGroupHeartbeatRequest | JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
+)
 GroupRequest: TypeAlias = CoordinatorRequest | MetadataRequest
 """Metadata may be asked of any broker."""
 
 GroupResponse: TypeAlias = (
-    ConsumerGroupHeartbeatResponse | JoinedGroup | SyncedGroup | HeartbeatAccepted | LeftGroup | MetadataResponse
+    ConsumerGroupHeartbeatResponse
+    | JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | MetadataResponse
 )
 
 FAILURES_LOGGED: Final = 5
@@ -142,7 +143,7 @@ class MemberMachine(ABC):
     @property
     def waits_for_others(self) -> bool:
         """True if the request in flight is answered when other members have acted, which may take minutes."""
-        return isinstance(self._sent, JoinGroupRequest | SyncGroup)
+        return isinstance(self._sent, JoinGroupRequest | SyncGroupRequest)
 
     def answered(self, response: GroupResponse, now_ms: int) -> None:
         self._sent = None

@@ -9,17 +9,17 @@ import pytest
 from kraft.client.cluster.any_broker import AnyBroker, NoBrokerReachable
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.group_calls import HEARTBEAT
 from kraft.rpc.peers import Unreachable
 from kraft.wire.declaration import replace
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.virtual_time import LoopClock
 
-BEAT = Heartbeat(group_id="g", member_id="m", generation=1)
+BEAT = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 """What the group, which has no members, answers."""
 
@@ -36,7 +36,7 @@ async def clients_view() -> AsyncIterator[tuple[FakeCluster, FakeGroups, Coordin
         cluster.groups.close()
 
 
-async def beat(coordinators: Coordinators, timeout_ms: int = 30_000) -> HeartbeatAccepted | ErrorCode:
+async def beat(coordinators: Coordinators, timeout_ms: int = 30_000) -> HeartbeatResponse | ErrorCode:
     try:
         return await coordinators.call("g", HEARTBEAT, BEAT, LoopClock().monotonic_ms() + timeout_ms)
     except Refusal as refusal:
@@ -105,15 +105,15 @@ async def test_an_answer_is_taken_at_once_though_nobody_says_where_the_coordinat
     async with clients_view() as (cluster, groups, coordinators):
         await beat(coordinators)
 
-        async def answered_late(*_: object) -> HeartbeatAccepted:
+        async def answered_late(*_: object) -> HeartbeatResponse:
             for broker in cluster.brokers.values():
                 broker.hangs = True
             await asyncio.sleep(1.5)
-            return HeartbeatAccepted()
+            return HeartbeatResponse(error_code=0)
 
         monkeypatch.setattr(groups, "answer", answered_late)
         began_ms = LoopClock().monotonic_ms()
-        assert await beat(coordinators) == HeartbeatAccepted()
+        assert await beat(coordinators) == HeartbeatResponse(error_code=0)
         assert LoopClock().monotonic_ms() - began_ms == 1_500
 
 

@@ -14,17 +14,7 @@ from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kraft.coordinator.classic.heartbeat import heartbeat
 from kraft.coordinator.classic.join import join_group
 from kraft.coordinator.classic.leave import leave_group
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    JoinedGroup,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.coordinator.classic.records import group_record, recorded_group
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.sync import sync_group
@@ -35,6 +25,11 @@ from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue
 from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.classic_requests import assigning, join_command, offered
 
 Response = TypeVar("Response")
 
@@ -43,21 +38,18 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
 
-def protocols(*names: str, topics: str = "orders") -> tuple[OfferedProtocol, ...]:
-    return tuple(OfferedProtocol(name, f"{name}:{topics}".encode()) for name in names)
+def protocols(*names: str, topics: str = "orders") -> tuple[JoinGroupRequestProtocol, ...]:
+    return tuple(offered(name, f"{name}:{topics}".encode()) for name in names)
 
 
 def join_request(**fields: Any) -> JoinGroup:
     request: dict[str, Any] = {
         "group_id": GROUP,
-        "client_id": "client",
-        "client_host": "/10.0.0.1",
         "session_timeout_ms": SESSION_MS,
         "rebalance_timeout_ms": REBALANCE_MS,
-        "protocol_type": "consumer",
         "protocols": protocols("range"),
     }
-    return JoinGroup(**{**request, **fields})
+    return join_command(**{**request, **fields})
 
 
 class Coordinator:
@@ -94,18 +86,24 @@ class Coordinator:
         return self._request(join_group, join_request(member_id=member_id, **fields))
 
     def sync(self, member_id: str, generation: int | None = None, **fields: Any) -> Ticket:
+        """Send a SyncGroup; `assignments` are by member."""
         generation = self.live.generation if generation is None else generation
-        request = SyncGroup(group_id=GROUP, member_id=member_id, generation=generation, **fields)
+        assignments = assigning(fields.pop("assignments", {}))
+        request = SyncGroupRequest(
+            group_id=GROUP, member_id=member_id, generation_id=generation, assignments=assignments, **fields
+        )
         return self._request(sync_group, request)
 
     def heartbeat(self, member_id: str, generation: int | None = None, instance: str | None = None) -> object:
         if generation is None:
             generation = self.live.generation
-        request = Heartbeat(group_id=GROUP, member_id=member_id, generation=generation, group_instance_id=instance)
+        request = HeartbeatRequest(
+            group_id=GROUP, member_id=member_id, generation_id=generation, group_instance_id=instance
+        )
         return self.replies[self._request(heartbeat, request)]
 
-    def leave(self, *members: LeavingMember) -> list[ErrorCode]:
-        ticket = self._request(leave_group, LeaveGroup(group_id=GROUP, members=members))
+    def leave(self, *members: MemberIdentity) -> list[ErrorCode]:
+        ticket = self._request(leave_group, LeaveGroupRequest(group_id=GROUP, members=members))
         response: Any = self.replies[ticket]
         return [each.error_code for each in response.members]
 
@@ -134,7 +132,7 @@ class Coordinator:
         tickets = [self.sync(member_id) for member_id in followers]
         assignments = {member_id: f"{member_id} in {self.live.generation}".encode() for member_id in members}
         tickets.append(self.sync(leader, assignments=assignments))
-        assert all(isinstance(self.replies[ticket], SyncedGroup) for ticket in tickets)
+        assert all(isinstance(self.replies[ticket], SyncGroupResponse) for ticket in tickets)
         return [leader, *followers]
 
     def waits(self, ticket: Ticket) -> bool:
@@ -212,11 +210,11 @@ class Coordinator:
         assert ticket not in self.replies, f"{response} after {self.replies[ticket]}"
         self.replies[ticket] = response
         request = self._requests[ticket]
-        if isinstance(response, JoinedGroup):
-            assert self._protocols.setdefault(response.generation, response.protocol) == response.protocol
-        if isinstance(response, SyncedGroup):
-            assert isinstance(request, SyncGroup)
-            given = (request.generation, request.member_id)
+        if isinstance(response, JoinGroupResponse):
+            assert self._protocols.setdefault(response.generation_id, response.protocol_name) == response.protocol_name
+        if isinstance(response, SyncGroupResponse):
+            assert isinstance(request, SyncGroupRequest)
+            given = (request.generation_id, request.member_id)
             assert self._assignments.setdefault(given, response.assignment) == response.assignment
 
     def _check(self) -> None:

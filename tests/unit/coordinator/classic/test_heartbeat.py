@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import HeartbeatAccepted, MemberIdRequired
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatResponse
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator
 
 
@@ -18,7 +19,7 @@ def test_heartbeats_keep_the_session() -> None:
     (member_id,) = coordinator.stable(1)
     for _ in range(3):
         coordinator.advance(SESSION_MS - 1)
-        assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
+        assert coordinator.heartbeat(member_id) == HeartbeatResponse(error_code=0)
     coordinator.advance(SESSION_MS - 1)
     assert member_id in coordinator.live.members
     coordinator.advance(1)
@@ -30,7 +31,7 @@ def test_while_a_rebalance_is_completed_heartbeats_are_accepted() -> None:
     member_id, _ = coordinator.join_with_id()
     coordinator.advance(3_000)
     assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
-    assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
+    assert coordinator.heartbeat(member_id) == HeartbeatResponse(error_code=0)
 
 
 def test_heartbeats_of_others_are_refused() -> None:

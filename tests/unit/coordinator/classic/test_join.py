@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import JoinedGroup, MemberIdRequired
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.join_group import JoinGroupResponse
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator, protocols
 
 
@@ -24,7 +25,7 @@ def test_a_new_member_is_given_an_id_to_join_with() -> None:
 
 def test_before_version_4_a_new_member_joins_at_once() -> None:
     coordinator = Coordinator()
-    assert coordinator.waits(coordinator.join(member_id_required=False))
+    assert coordinator.waits(coordinator.join(version=3))
     assert len(coordinator.live.members) == 1
 
 
@@ -43,7 +44,7 @@ def test_session_timeouts_have_bounds(session_ms: int, is_valid: bool) -> None:
 @pytest.mark.parametrize("rebalance_ms", [-1, 0])
 def test_without_a_rebalance_timeout_the_session_timeout_is_it(rebalance_ms: int) -> None:
     coordinator = Coordinator()
-    coordinator.join(member_id_required=False, rebalance_timeout_ms=rebalance_ms)
+    coordinator.join(version=3, rebalance_timeout_ms=rebalance_ms)
     assert coordinator.live.rebalance_timeout_ms == SESSION_MS
 
 
@@ -69,7 +70,7 @@ def test_a_member_that_sends_its_join_again_waits_with_the_later_one() -> None:
     second = coordinator.join(member_id)
     assert coordinator.refusal(first) is ErrorCode.REBALANCE_IN_PROGRESS
     coordinator.advance(6_000)
-    assert coordinator.answer(second, JoinedGroup).generation == 1
+    assert coordinator.answer(second, JoinGroupResponse).generation_id == 1
 
 
 def test_of_members_that_were_given_ids_only_the_first_ones_get_into_a_group_of_limited_size() -> None:
@@ -95,7 +96,7 @@ def test_the_last_members_to_join_again_are_left_out_of_a_group_that_has_become_
     tickets = [coordinator.join(member_id) for member_id in members]
     assert coordinator.refusal(tickets[2]) is ErrorCode.GROUP_MAX_SIZE_REACHED
     coordinator.advance(60_000)
-    assert coordinator.answer(tickets[0], JoinedGroup).generation == 2
+    assert coordinator.answer(tickets[0], JoinGroupResponse).generation_id == 2
     assert len(coordinator.live.members) == 2
 
 
@@ -105,5 +106,5 @@ def test_a_new_member_makes_a_stable_group_rebalance() -> None:
     newcomer, ticket = coordinator.join_with_id()
     assert coordinator.waits(ticket)
     coordinator.join(members[0])
-    assert coordinator.answer(ticket, JoinedGroup).generation == 2
+    assert coordinator.answer(ticket, JoinGroupResponse).generation_id == 2
     assert coordinator.live.members.keys() == {members[0], newcomer}

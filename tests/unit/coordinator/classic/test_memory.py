@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from kraft.coordinator.classic.group import ClassicGroup, ClassicGroupMember, add_member
 from kraft.coordinator.classic.memory import GROUP_BYTES, added_bytes, wanted_bytes
-from kraft.coordinator.classic.messages import JoinGroup, OfferedProtocol, SyncGroup
 from kraft.metadata.persistent_maps import PersistentMap
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning, join_command, offered
 
 LARGE = 30_000
 SMALL = 5_000
@@ -24,7 +25,7 @@ def member(**fields: Any) -> ClassicGroupMember:
         "client_host": "/10.0.0.1",
         "rebalance_timeout_ms": 1,
         "session_timeout_ms": 1,
-        "protocols": (OfferedProtocol("range", b"topics"),),
+        "protocols": (offered("range", b"topics"),),
     }
     return ClassicGroupMember(**{**values, **fields})
 
@@ -45,8 +46,8 @@ def group_of(each: ClassicGroupMember, **fields: Any) -> ClassicGroup:
         group_of(member(client_id="x" * LARGE)),
         group_of(member(client_host="x" * LARGE)),
         group_of(member(assignment=b"x" * LARGE)),
-        group_of(member(protocols=(OfferedProtocol("x" * LARGE, b""),))),
-        group_of(member(protocols=(OfferedProtocol("range", b"x" * LARGE),))),
+        group_of(member(protocols=(offered("x" * LARGE, b""),))),
+        group_of(member(protocols=(offered("range", b"x" * LARGE),))),
     ],
 )
 def test_the_estimate_counts_every_text_of_a_group(group: ClassicGroup) -> None:
@@ -60,15 +61,7 @@ def test_a_text_outside_ascii_counts_as_the_memory_it_may_take() -> None:
 
 
 def test_a_join_wants_what_it_adds_at_most() -> None:
-    join = JoinGroup(
-        group_id="billing",
-        member_id="m",
-        client_id="client",
-        client_host="/10.0.0.1",
-        session_timeout_ms=1,
-        protocol_type="consumer",
-        protocols=member().protocols,
-    )
+    join = join_command(group_id="billing", member_id="m", session_timeout_ms=1, protocols=member().protocols)
     assert wanted_bytes(None, join) == added_bytes(None, group_of(member()))
     assert wanted_bytes(group_of(member()), join) == 0
     given_out = replace(EMPTY, protocol_type="consumer", pending_joins=PersistentMap({"m": True}))
@@ -76,6 +69,8 @@ def test_a_join_wants_what_it_adds_at_most() -> None:
 
 
 def test_a_sync_wants_the_assignments_in_place_of_the_earlier_ones() -> None:
-    sync = SyncGroup(group_id="billing", generation=1, member_id="m", assignments={"m": b"x" * 100})
+    sync = SyncGroupRequest(
+        group_id="billing", generation_id=1, member_id="m", assignments=assigning({"m": b"x" * 100})
+    )
     assert wanted_bytes(group_of(member(assignment=b"x" * 30)), sync) == 70
     assert wanted_bytes(None, sync) == 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import JoinedGroup, MemberIdRequired
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.join_group import JoinGroupResponse
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, SESSION_MS, Coordinator, protocols
 
 
@@ -16,14 +17,14 @@ def test_each_further_member_extends_the_initial_delay_once() -> None:
     coordinator.advance(3_999)
     assert coordinator.waits(ticket)
     coordinator.advance(1)
-    assert len(coordinator.answer(ticket, JoinedGroup).members) == 2
+    assert len(coordinator.answer(ticket, JoinGroupResponse).members) == 2
 
 
 def test_without_an_initial_delay_the_rebalance_goes_on_at_once() -> None:
     coordinator = Coordinator(initial_rebalance_delay_ms=0)
     _, ticket = coordinator.join_with_id()
     coordinator.advance(0)
-    assert coordinator.answer(ticket, JoinedGroup).generation == 1
+    assert coordinator.answer(ticket, JoinGroupResponse).generation_id == 1
 
 
 def test_members_that_do_not_join_within_the_rebalance_timeout_are_removed() -> None:
@@ -31,7 +32,7 @@ def test_members_that_do_not_join_within_the_rebalance_timeout_are_removed() -> 
     leader, follower = coordinator.stable(session_timeout_ms=REBALANCE_MS * 2)
     ticket = coordinator.join(follower, protocols=protocols("range", topics="payments"))
     coordinator.advance(REBALANCE_MS)
-    joined = coordinator.answer(ticket, JoinedGroup)
+    joined = coordinator.answer(ticket, JoinGroupResponse)
     assert (joined.leader, len(joined.members)) == (follower, 1)
     assert coordinator.refusal(coordinator.join(leader)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -42,7 +43,7 @@ def test_a_rebalance_goes_on_once_the_id_that_it_waits_for_is_forgotten() -> Non
     coordinator.join()
     ticket = coordinator.join(members[0])
     coordinator.advance(SESSION_MS)
-    assert coordinator.answer(ticket, JoinedGroup).generation == 2
+    assert coordinator.answer(ticket, JoinGroupResponse).generation_id == 2
 
 
 def test_the_leader_stays_the_leader_if_it_joins_again() -> None:
@@ -54,14 +55,14 @@ def test_the_leader_stays_the_leader_if_it_joins_again() -> None:
     assert coordinator.settle([other, leader]) == [leader, other]
     coordinator.join(leader)
     ticket = coordinator.join(other)
-    assert coordinator.answer(ticket, JoinedGroup).leader == leader
+    assert coordinator.answer(ticket, JoinGroupResponse).leader == leader
 
 
 def test_only_the_leader_gets_the_members_and_their_metadata() -> None:
     coordinator = Coordinator()
     joins = [coordinator.join_with_id(protocols=protocols("range", topics=topic)) for topic in ("a", "b")]
     coordinator.advance(6_000)
-    responses = [coordinator.answer(ticket, JoinedGroup) for _, ticket in joins]
+    responses = [coordinator.answer(ticket, JoinGroupResponse) for _, ticket in joins]
     leader = next(each for each in responses if each.member_id == each.leader)
     follower = next(each for each in responses if each.member_id != each.leader)
     assert {member.metadata for member in leader.members} == {b"range:a", b"range:b"}

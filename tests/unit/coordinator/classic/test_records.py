@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import GroupDeleted, HeartbeatAccepted, MemberIdRequired
+from kraft.coordinator.classic.messages import GroupDeleted, MemberIdRequired
 from kraft.coordinator.classic.records import recorded_group
 from kraft.coordinator.group_records import GroupMetadataValue, MemberMetadata
+from kraft.wire.schema.heartbeat import HeartbeatResponse
 from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator
 
 
@@ -32,7 +33,7 @@ def test_a_loaded_group_is_stable_and_its_members_have_new_sessions() -> None:
     coordinator.load()
     assert coordinator.state is ClassicGroupState.STABLE
     coordinator.advance(SESSION_MS - 1)
-    assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
+    assert coordinator.heartbeat(member_id) == HeartbeatResponse(error_code=0)
 
 
 def test_a_recorded_group_that_never_had_members_exists_until_it_is_deleted() -> None:

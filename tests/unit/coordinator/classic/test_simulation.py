@@ -11,15 +11,13 @@ from random import Random
 import pytest
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import (
-    HeartbeatAccepted,
-    JoinedGroup,
-    LeavingMember,
-    MemberIdRequired,
-    SyncedGroup,
-)
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.shard import Ticket
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupResponse
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator, protocols
 
 MEMBERS = 6
@@ -81,7 +79,7 @@ class Client:
         self.ticket = self.coordinator.join(self.member_id, group_instance_id=self.instance, protocols=offered)
 
     def leave(self) -> None:
-        self.coordinator.leave(LeavingMember(member_id=self.member_id, group_instance_id=self.instance))
+        self.coordinator.leave(MemberIdentity(member_id=self.member_id, group_instance_id=self.instance))
         self.start()
 
     def _receive(self, response: object) -> None:
@@ -92,20 +90,20 @@ class Client:
                 if response.error_code in FENCING:
                     self.start()
                 self.assignment = None
-            case JoinedGroup():
-                self.member_id, self.generation = response.member_id, response.generation
+            case JoinGroupResponse():
+                self.member_id, self.generation = response.member_id, response.generation_id
                 self._sync(response)
-            case SyncedGroup():
+            case SyncGroupResponse():
                 self.assignment = response.assignment
             case _:
-                assert response == HeartbeatAccepted()
+                assert response == HeartbeatResponse(error_code=0)
 
-    def _sync(self, joined: JoinedGroup) -> None:
+    def _sync(self, joined: JoinGroupResponse) -> None:
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         members = [each.member_id for each in joined.members] if leads else []
         # A leader that sends another assignment for the same generation must not get it taken up.
         nonce = self.random.random()
-        assignments = {each: f"{each} in {joined.generation}: {nonce}".encode() for each in members}
+        assignments = {each: f"{each} in {joined.generation_id}: {nonce}".encode() for each in members}
         self.ticket = self.coordinator.sync(
             self.member_id, self.generation, group_instance_id=self.instance, assignments=assignments
         )
@@ -136,7 +134,7 @@ def disturb(coordinator: Coordinator, clients: list[Client], random: Random) -> 
                 if each.ticket is not None and coordinator.waits(each.ticket):
                     each.join()
         case _:
-            coordinator.leave(LeavingMember(group_instance_id="instance 1"))
+            coordinator.leave(MemberIdentity(member_id="", group_instance_id="instance 1"))
 
 
 def settle(coordinator: Coordinator, clients: list[Client]) -> None:
@@ -168,4 +166,4 @@ def test_a_group_keeps_its_promises_under_faults_and_settles_after_them(seed: in
     replies = coordinator.replies.values()
     seen = Counter(each.error_code if isinstance(each, Refusal) else type(each) for each in replies)
     assert coordinator.live.generation >= 3
-    assert min(seen[each] for each in (JoinedGroup, SyncedGroup, HeartbeatAccepted, *EXPECTED)) >= 3
+    assert min(seen[each] for each in (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse, *EXPECTED)) >= 3

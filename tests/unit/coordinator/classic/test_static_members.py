@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import JoinedGroup, SyncedGroup
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupResponse
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, SESSION_MS, Coordinator, protocols
 
 
@@ -36,12 +37,12 @@ def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -
     members = stable_static(coordinator, "a", "b")
     instance = follower_of(coordinator, members)
     writes = len(coordinator.records)
-    back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinedGroup)
+    back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinGroupResponse)
     assert coordinator.state is ClassicGroupState.STABLE
     assert back.member_id != members[instance]
-    assert (back.generation, back.skip_assignment, back.members) == (1, False, ())
+    assert (back.generation_id, back.skip_assignment, back.members) == (1, False, ())
     assert len(coordinator.records) == writes + 1
-    synced = coordinator.answer(coordinator.sync(back.member_id), SyncedGroup)
+    synced = coordinator.answer(coordinator.sync(back.member_id), SyncGroupResponse)
     assert synced.assignment == f"{members[instance]} in 1".encode()
 
 
@@ -49,7 +50,7 @@ def test_a_leader_that_comes_back_leads_with_nothing_to_assign() -> None:
     coordinator = Coordinator()
     members = stable_static(coordinator, "a", "b")
     instance = leader_of(coordinator, members)
-    back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinedGroup)
+    back = coordinator.answer(coordinator.join(group_instance_id=instance), JoinGroupResponse)
     assert back.skip_assignment
     assert back.leader == back.member_id == coordinator.live.leader
     assert len(back.members) == 2
@@ -59,8 +60,8 @@ def test_a_leader_whose_client_cannot_skip_the_assignment_takes_itself_for_a_fol
     coordinator = Coordinator()
     members = stable_static(coordinator, "a", "b")
     instance = leader_of(coordinator, members)
-    ticket = coordinator.join(group_instance_id=instance, can_skip_assignment=False)
-    back = coordinator.answer(ticket, JoinedGroup)
+    ticket = coordinator.join(group_instance_id=instance, version=8)
+    back = coordinator.answer(ticket, JoinGroupResponse)
     assert (back.leader, back.members, back.skip_assignment) == (members[instance], (), False)
     assert coordinator.live.leader == back.member_id
 
@@ -89,7 +90,7 @@ def test_a_join_that_waits_is_fenced_by_the_next_one_of_its_instance() -> None:
     second = coordinator.join(group_instance_id="a")
     assert coordinator.refusal(first) is ErrorCode.FENCED_INSTANCE_ID
     coordinator.advance(6_000)
-    assert coordinator.answer(second, JoinedGroup).generation == 1
+    assert coordinator.answer(second, JoinGroupResponse).generation_id == 1
 
 
 def test_while_a_rebalance_is_completed_a_static_member_that_comes_back_begins_another() -> None:
@@ -126,6 +127,6 @@ def test_static_members_that_are_away_count_when_another_one_joins() -> None:
     assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.refusal(coordinator.join(group_instance_id="c")) is ErrorCode.GROUP_MAX_SIZE_REACHED
     # It comes back after a restart.
-    joined = coordinator.answer(coordinator.join(group_instance_id="b"), JoinedGroup)
-    assert joined.generation == 2
+    joined = coordinator.answer(coordinator.join(group_instance_id="b"), JoinGroupResponse)
+    assert joined.generation_id == 2
     assert set(coordinator.live.static_members) == {"a", "b"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.coordinator.classic.messages import LeavingMember, OfferedProtocol
 from kraft.coordinator.classic.subscriptions import group_facts, subscribed_topics
+from kraft.wire.schema.leave_group import MemberIdentity
+from tests.support.classic_requests import offered
 from tests.unit.coordinator.classic.coordinator import SESSION_MS, Coordinator
 
 
@@ -18,8 +19,8 @@ def subscription(*topics: str, version: int = 1) -> bytes:
 @pytest.mark.parametrize("version", [0, 1, 3, 9])
 def test_topics_are_read_from_subscriptions_of_every_version(version: int) -> None:
     coordinator = Coordinator()
-    coordinator.join_with_id(protocols=(OfferedProtocol("range", subscription("a", "b", version=version)),))
-    coordinator.join_with_id(protocols=(OfferedProtocol("range", subscription("b", "c", version=version)),))
+    coordinator.join_with_id(protocols=(offered("range", subscription("a", "b", version=version)),))
+    coordinator.join_with_id(protocols=(offered("range", subscription("b", "c", version=version)),))
     coordinator.advance(6_000)
     assert subscribed_topics(coordinator.live) == frozenset("abc")
     assert group_facts(coordinator.live).is_subscribed_to("a")
@@ -39,7 +40,7 @@ def test_topics_are_read_from_subscriptions_of_every_version(version: int) -> No
 )
 def test_consumers_whose_subscription_is_not_readable_count_as_reading_every_topic(metadata: bytes) -> None:
     coordinator = Coordinator()
-    coordinator.stable(1, protocols=(OfferedProtocol("range", metadata),))
+    coordinator.stable(1, protocols=(offered("range", metadata),))
     assert subscribed_topics(coordinator.live) is None
     assert group_facts(coordinator.live).is_subscribed_to("anything")
 
@@ -70,7 +71,7 @@ def test_offsets_of_an_empty_group_expire_counted_from_the_moment_at_which_it_be
 
 def test_during_a_rebalance_no_offset_expires() -> None:
     coordinator = Coordinator()
-    leader, _ = coordinator.stable(protocols=(OfferedProtocol("range", subscription("a")),))
+    leader, _ = coordinator.stable(protocols=(offered("range", subscription("a")),))
     assert group_facts(coordinator.live).offsets_expire
-    coordinator.leave(LeavingMember(member_id=leader))
+    coordinator.leave(MemberIdentity(member_id=leader))
     assert not group_facts(coordinator.live).offsets_expire

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import SyncedGroup
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.sync_group import SyncGroupResponse
 from tests.unit.coordinator.classic.coordinator import REBALANCE_MS, Coordinator
 
 
@@ -27,7 +27,7 @@ def test_a_sync_that_is_sent_again_takes_the_place_of_the_first_one() -> None:
     first, second = coordinator.sync(follower), coordinator.sync(follower)
     assert coordinator.refusal(first) is ErrorCode.REBALANCE_IN_PROGRESS
     coordinator.sync(leader)
-    assert coordinator.answer(second, SyncedGroup).protocol == "range"
+    assert coordinator.answer(second, SyncGroupResponse).protocol_name == "range"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_sync_that_is_sent_again_takes_the_place_of_the_first_one() -> None:
         ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"group_instance_id": "a"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
@@ -45,7 +45,7 @@ def test_a_sync_of_another_member_generation_or_protocol_is_refused(
     fields: dict[str, Any], expected: ErrorCode
 ) -> None:
     coordinator, leader, _ = completing()
-    arguments = {"member_id": leader, "protocol_type": "consumer", "protocol": "range", **fields}
+    arguments = {"member_id": leader, "protocol_type": "consumer", "protocol_name": "range", **fields}
     assert coordinator.refusal(coordinator.sync(**arguments)) is expected
     assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.messages import OfferedProtocol
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
 from kraft.coordinator.consumer.memory import NAME_BYTES, added_bytes, wanted_bytes
 from kraft.coordinator.consumer.requests import Heartbeat
+from tests.support.classic_requests import offered
 from tests.unit.coordinator.consumer.coordinator import GROUP
 
 LARGE = 30_000
@@ -45,8 +45,8 @@ def heartbeat(epoch: int = 0, **fields: Any) -> Heartbeat:
         group_of(member(client_host=TEXT)),
         group_of(member(topic_regex=TEXT)),
         group_of(member(topics=frozenset({TEXT}))),
-        group_of(member(classic=ClassicProtocols(session_timeout_ms=1, offered=(OfferedProtocol(TEXT, b""),)))),
-        group_of(member(classic=ClassicProtocols(session_timeout_ms=1, offered=(OfferedProtocol("", b"x" * LARGE),)))),
+        group_of(member(classic=ClassicProtocols(session_timeout_ms=1, offered=(offered(TEXT, b""),)))),
+        group_of(member(classic=ClassicProtocols(session_timeout_ms=1, offered=(offered("", b"x" * LARGE),)))),
         EMPTY.with_regex(TEXT, ResolvedRegex(topics=frozenset(), version=1, timestamp_ms=1)),
         EMPTY.with_regex("", ResolvedRegex(topics=frozenset({TEXT}), version=1, timestamp_ms=1)),
     ],

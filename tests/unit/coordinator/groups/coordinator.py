@@ -9,18 +9,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from kraft.coordinator.classic.memory import added_bytes
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    JoinedGroup,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.coordinator.consumer.memory import added_bytes as consumer_bytes
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
@@ -35,7 +24,12 @@ from kraft.coordinator.groups.volatile import GroupsDecision, GroupsVolatile
 from kraft.coordinator.shard import DecisionContext, ShardWork, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support import offset_commands
+from tests.support.classic_requests import assigning, join_command, offered
 from tests.unit.coordinator.consumer.coordinator import image_of
 
 Response = TypeVar("Response")
@@ -195,23 +189,25 @@ class Coordinator:
 
     def stable(self, group_id: str = GROUP, *topics: str) -> str:
         """Bring a new classic group with one member to its first generation; return the member."""
-        fields: dict[str, Any] = {"protocols": (OfferedProtocol("range", subscription(*topics or ("orders",))),)}
+        fields: dict[str, Any] = {"protocols": (offered("range", subscription(*topics or ("orders",))),)}
         member_id = self.answer(self.join(group_id=group_id, **fields), MemberIdRequired).member_id
         ticket = self.join(member_id, group_id, **fields)
         self.advance(self.settings.classic.initial_rebalance_delay_ms * 2)
-        generation = self.answer(ticket, JoinedGroup).generation
-        sync = SyncGroup(group_id=group_id, member_id=member_id, generation=generation, assignments={member_id: b"all"})
-        self.answer(self.request(sync), SyncedGroup)
+        generation = self.answer(ticket, JoinGroupResponse).generation_id
+        sync = SyncGroupRequest(
+            group_id=group_id, member_id=member_id, generation_id=generation, assignments=assigning({member_id: b"all"})
+        )
+        self.answer(self.request(sync), SyncGroupResponse)
         return member_id
 
     def empty_classic(self, group_id: str = GROUP) -> None:
         """Leave behind a recorded classic group without members."""
         member_id = self.stable(group_id)
-        leave = LeaveGroup(group_id=group_id, members=(LeavingMember(member_id=member_id),))
-        assert self.answer(self.request(leave), LeftGroup).members[0].error_code is ErrorCode.NONE
+        leave = LeaveGroupRequest(group_id=group_id, members=(MemberIdentity(member_id=member_id),))
+        assert self.answer(self.request(leave), LeaveGroupResponse).members[0].error_code is ErrorCode.NONE
 
     def classic_heartbeat(self, member_id: str, group_id: str = GROUP, generation: int = 1) -> object:
-        ticket = self.request(Heartbeat(group_id=group_id, member_id=member_id, generation=generation))
+        ticket = self.request(HeartbeatRequest(group_id=group_id, member_id=member_id, generation_id=generation))
         return self.replies[ticket]
 
     def join_consumer(self, member_id: str = "m", group_id: str = GROUP, **fields: Any) -> HeartbeatResponse:
@@ -243,14 +239,11 @@ def joining(member_id: str = "", group_id: str = GROUP, **fields: Any) -> JoinGr
     request: dict[str, Any] = {
         "group_id": group_id,
         "member_id": member_id,
-        "client_id": "client",
-        "client_host": "/10.0.0.1",
         "session_timeout_ms": SESSION_MS,
         "rebalance_timeout_ms": REBALANCE_MS,
-        "protocol_type": "consumer",
-        "protocols": (OfferedProtocol("range", subscription("orders")),),
+        "protocols": (offered("range", subscription("orders")),),
     }
-    return JoinGroup(**{**request, **fields})
+    return join_command(**{**request, **fields})
 
 
 def joining_consumer(member_id: str = "m", group_id: str = GROUP, **fields: Any) -> ConsumerHeartbeat:

@@ -7,17 +7,7 @@ from collections import defaultdict
 from typing import TypeAlias
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    LeaveGroup,
-    LeavingMember,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
 from kraft.coordinator.consumer_protocol import (
@@ -29,7 +19,13 @@ from kraft.coordinator.consumer_protocol import (
 from kraft.coordinator.shard import Ticket
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire import codec
+from kraft.wire.schema import heartbeat
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.classic_requests import assigning, offered
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining_consumer
 
 TOPIC = "orders"
@@ -134,11 +130,11 @@ class ClassicClient(Client):
             self._join()
         else:
             self._waiting = self.shard.request(
-                Heartbeat(
+                HeartbeatRequest(
                     group_id=GROUP,
                     member_id=self.member_id,
                     group_instance_id=self.instance_id,
-                    generation=self.generation,
+                    generation_id=self.generation,
                 )
             )
 
@@ -148,8 +144,8 @@ class ClassicClient(Client):
 
     def leave(self) -> None:
         self.owned = NO_PARTITIONS
-        leaving = LeavingMember(member_id=self.member_id, group_instance_id=self.instance_id)
-        self.shard.request(LeaveGroup(group_id=GROUP, members=(leaving,)))
+        leaving = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
+        self.shard.request(LeaveGroupRequest(group_id=GROUP, members=(leaving,)))
 
     def pause(self) -> None:
         self.owned = NO_PARTITIONS
@@ -158,31 +154,31 @@ class ClassicClient(Client):
         if not self.cooperative:
             self.owned = NO_PARTITIONS
         metadata = subscription_of(frozenset(number for _, number in self.owned), self.generation)
-        protocols = (OfferedProtocol("range", metadata),)
+        protocols = (offered("range", metadata),)
         self._waiting = self.shard.join(self.member_id, group_instance_id=self.instance_id, protocols=protocols)
 
     def _receive(self, response: object) -> None:
         match response:
             case MemberIdRequired():
                 self.member_id = response.member_id
-            case JoinedGroup():
-                self.member_id, self.generation = response.member_id, response.generation
+            case JoinGroupResponse():
+                self.member_id, self.generation = response.member_id, response.generation_id
                 self._waiting = self.shard.request(self._sync(response))
-            case SyncedGroup():
+            case SyncGroupResponse():
                 self._take(decode_assignment(response.assignment).assigned_partitions if response.assignment else ())
             case Refusal():
                 self._refused(response.error_code)
             case _:
-                assert isinstance(response, HeartbeatAccepted)
+                assert isinstance(response, heartbeat.HeartbeatResponse)
 
-    def _sync(self, joined: JoinedGroup) -> SyncGroup:
+    def _sync(self, joined: JoinGroupResponse) -> SyncGroupRequest:
         owned = {each.member_id: decode_subscription(each.metadata).owned_partitions for each in joined.members}
-        return SyncGroup(
+        return SyncGroupRequest(
             group_id=GROUP,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
-            generation=self.generation,
-            assignments=self._assigned(owned) if joined.leader == self.member_id else {},
+            generation_id=self.generation,
+            assignments=assigning(self._assigned(owned) if joined.leader == self.member_id else {}),
         )
 
     def _assigned(self, owned: dict[str, tuple[TopicPartition, ...]]) -> dict[str, bytes]:

@@ -7,21 +7,17 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.classic_requests import offered
 from tests.unit.coordinator.consumer.coordinator import image_of, partitions
 from tests.unit.coordinator.groups.coordinator import AT_ONCE, GROUP, SESSION_MS, Coordinator, joining
 from tests.unit.coordinator.groups.migrating_clients import ClassicClient, subscription_of
@@ -31,7 +27,7 @@ KEEPING = replace(AT_ONCE, migration_policy=MigrationPolicy.UPGRADE)
 
 
 def offering(*owned: int) -> dict[str, Any]:
-    return {"protocols": (OfferedProtocol("range", subscription_of(frozenset(owned))),)}
+    return {"protocols": (offered("range", subscription_of(frozenset(owned))),)}
 
 
 class Mixed:
@@ -42,16 +38,16 @@ class Mixed:
         self.shard.join_consumer("new")
         self.joined = self.join("old", **fields)
 
-    def join(self, member_id: str, **fields: Any) -> JoinedGroup:
-        return self.shard.answer(self.shard.join(member_id, **{**offering(), **fields}), JoinedGroup)
+    def join(self, member_id: str, **fields: Any) -> JoinGroupResponse:
+        return self.shard.answer(self.shard.join(member_id, **{**offering(), **fields}), JoinGroupResponse)
 
     def sync(self, **fields: Any) -> object:
-        request = {"member_id": "old", "generation": self.joined.generation, **fields}
-        return self.shard.replies[self.shard.request(SyncGroup(group_id=GROUP, **request))]
+        request = {"assignments": (), "member_id": "old", "generation_id": self.joined.generation_id, **fields}
+        return self.shard.replies[self.shard.request(SyncGroupRequest(group_id=GROUP, **request))]
 
     def heartbeat(self, **fields: Any) -> object:
-        request = {"member_id": "old", "generation": self.joined.generation, **fields}
-        return self.shard.replies[self.shard.request(Heartbeat(group_id=GROUP, **request))]
+        request = {"member_id": "old", "generation_id": self.joined.generation_id, **fields}
+        return self.shard.replies[self.shard.request(HeartbeatRequest(group_id=GROUP, **request))]
 
     def code(self, response: object) -> ErrorCode:
         return response.error_code if isinstance(response, Refusal) else ErrorCode.NONE
@@ -60,7 +56,7 @@ class Mixed:
 def test_a_member_joins_again_once_its_partitions_are_free() -> None:
     mixed = Mixed()
     mixed.sync()
-    assert isinstance(mixed.heartbeat(), HeartbeatAccepted), "nothing is gained by joining again yet"
+    assert isinstance(mixed.heartbeat(), HeartbeatResponse), "nothing is gained by joining again yet"
     given_up = mixed.shard.join_consumer("new", member_epoch=2, owned=partitions("orders", 0, 1)).assignment
     assert given_up is not None
     mixed.shard.join_consumer("new", member_epoch=2, owned=given_up)
@@ -69,11 +65,11 @@ def test_a_member_joins_again_once_its_partitions_are_free() -> None:
     mixed.joined = mixed.join("old")
     assert RejoinTimeout(GROUP, "old") not in mixed.shard.timers
     synced = mixed.sync()
-    assert isinstance(synced, SyncedGroup)
+    assert isinstance(synced, SyncGroupResponse)
     assigned = partitions_of(decode_assignment(synced.assignment).assigned_partitions, mixed.shard.image)
     assert assigned == partitions("orders", 0, 1) - given_up
     assert SyncTimeout(GROUP, "old") not in mixed.shard.timers
-    assert isinstance(mixed.heartbeat(), HeartbeatAccepted)
+    assert isinstance(mixed.heartbeat(), HeartbeatResponse)
 
 
 def test_a_new_member_without_an_id_is_given_one_to_join_with() -> None:
@@ -83,24 +79,24 @@ def test_a_new_member_without_an_id_is_given_one_to_join_with() -> None:
     given = shard.answer(shard.join(**offering()), MemberIdRequired).member_id
     assert given
     assert shard.groups is before
-    assert shard.answer(shard.join(member_id_required=False, **offering()), JoinedGroup).member_id
+    assert shard.answer(shard.join(version=3, **offering()), JoinGroupResponse).member_id
 
 
 def test_another_coordinator_goes_on_with_the_members() -> None:
     mixed = Mixed()
     mixed.shard.load()
     assert mixed.shard.timers[SessionTimeout(GROUP, "old")] - mixed.shard.now_ms == SESSION_MS
-    assert isinstance(mixed.sync(), SyncedGroup)
+    assert isinstance(mixed.sync(), SyncGroupResponse)
 
 
 def test_requests_of_others_are_refused() -> None:
     mixed = Mixed()
     for request in (mixed.sync, mixed.heartbeat):
         assert mixed.code(request(member_id="none")) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert mixed.code(request(member_id="new", generation=1)) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert mixed.code(request(generation=1)) is ErrorCode.ILLEGAL_GENERATION
+        assert mixed.code(request(member_id="new", generation_id=1)) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert mixed.code(request(generation_id=1)) is ErrorCode.ILLEGAL_GENERATION
         assert mixed.code(request(group_instance_id="none")) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert mixed.code(mixed.sync(protocol="sticky")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert mixed.code(mixed.sync(protocol_name="sticky")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert mixed.code(mixed.sync(protocol_type="connect")) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -116,8 +112,8 @@ def test_a_sync_is_refused_while_the_group_has_moved_on() -> None:
     [
         {"protocol_type": "connect"},
         {"protocols": ()},
-        {"protocols": (OfferedProtocol("range", b"\0"),)},
-        {"protocols": (OfferedProtocol("sticky", subscription_of(frozenset())),)},
+        {"protocols": (offered("range", b"\0"),)},
+        {"protocols": (offered("sticky", subscription_of(frozenset())),)},
     ],
 )
 def test_a_member_that_does_not_fit_is_refused(fields: dict[str, Any]) -> None:
@@ -137,8 +133,8 @@ def test_a_join_is_checked_as_one_to_a_classic_group_is() -> None:
 def test_a_static_member_takes_its_own_place_by_either_protocol() -> None:
     shard = Coordinator(KEEPING)
     shard.join_consumer("new")
-    first = shard.answer(shard.join(group_instance_id="i", **offering()), JoinedGroup).member_id
-    second = shard.answer(shard.join(group_instance_id="i", **offering()), JoinedGroup).member_id
+    first = shard.answer(shard.join(group_instance_id="i", **offering()), JoinGroupResponse).member_id
+    second = shard.answer(shard.join(group_instance_id="i", **offering()), JoinGroupResponse).member_id
     assert shard.groups.consumer[GROUP].members.keys() == {"new", second}
     assert shard.refusal(joining(first, group_instance_id="i", **offering())) is ErrorCode.FENCED_INSTANCE_ID
     assert shard.refusal(joining(first, group_instance_id="none", **offering())) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -165,7 +161,7 @@ def test_a_group_of_classic_members_alone_notices_new_partitions() -> None:
     mixed.sync()
     mixed.shard.leave_consumer("new")
     client = ClassicClient(mixed.shard, "client", cooperative=False)
-    client.member_id, client.generation = "old", mixed.joined.generation
+    client.member_id, client.generation = "old", mixed.joined.generation_id
     for count in (2, 3):
         mixed.shard.image = image_of({"orders": count})
         for _ in range(10):
@@ -177,7 +173,7 @@ def test_a_group_of_classic_members_alone_notices_new_partitions() -> None:
 
 def test_offsets_are_committed_in_the_members_generation() -> None:
     mixed = Mixed()
-    generation = mixed.joined.generation
+    generation = mixed.joined.generation_id
     assert mixed.shard.commit(topic="later", member_id="old", generation=generation, api_version=5) is ErrorCode.NONE
     # The partition still belongs to the other member.
     assert mixed.shard.commit(member_id="old", generation=generation) is ErrorCode.ILLEGAL_GENERATION

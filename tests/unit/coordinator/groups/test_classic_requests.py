@@ -1,25 +1,20 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import (
-    Heartbeat,
-    HeartbeatAccepted,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    SyncGroup,
-)
 from kraft.coordinator.consumer.group import ConsumerGroup
 from kraft.coordinator.groups.queries import describe_classic
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining
 
 
 def test_a_member_joins_syncs_and_sends_heartbeats() -> None:
     shard = Coordinator()
     member_id = shard.stable()
-    assert isinstance(shard.classic_heartbeat(member_id), HeartbeatAccepted)
+    assert isinstance(shard.classic_heartbeat(member_id), HeartbeatResponse)
     assert describe_classic(shard.groups, shard.volatile, GROUP).members[0].member_assignment == b"all"
 
 
@@ -44,10 +39,13 @@ def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is() -> None:
 def test_members_of_the_consumer_protocol_are_unknown_to_the_classic_one() -> None:
     shard = Coordinator()
     shard.join_consumer(instance_id="i")
-    heartbeat = Heartbeat(group_id=GROUP, member_id="m", generation=1)
+    heartbeat = HeartbeatRequest(group_id=GROUP, member_id="m", generation_id=1)
     assert shard.refusal(heartbeat) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert shard.refusal(SyncGroup(group_id=GROUP, member_id="m", generation=1)) is ErrorCode.UNKNOWN_MEMBER_ID
-    other = Heartbeat(group_id=GROUP, member_id="other", group_instance_id="i", generation=1)
+    assert (
+        shard.refusal(SyncGroupRequest(assignments=(), group_id=GROUP, member_id="m", generation_id=1))
+        is ErrorCode.UNKNOWN_MEMBER_ID
+    )
+    other = HeartbeatRequest(group_id=GROUP, member_id="other", group_instance_id="i", generation_id=1)
     assert shard.refusal(other) is ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -57,13 +55,13 @@ def test_an_administrator_removes_members_of_a_consumer_group() -> None:
         shard.join_consumer(member_id, instance_id=None if member_id == "c" else f"instance-{member_id}")
     epoch = shard.groups.consumer[GROUP].epoch
     leaving = (
-        LeavingMember(group_instance_id="instance-a"),
-        LeavingMember(member_id="c"),
-        LeavingMember(member_id="other", group_instance_id="instance-b"),
-        LeavingMember(group_instance_id="none"),
-        LeavingMember(member_id="none"),
+        MemberIdentity(member_id="", group_instance_id="instance-a"),
+        MemberIdentity(member_id="c"),
+        MemberIdentity(member_id="other", group_instance_id="instance-b"),
+        MemberIdentity(member_id="", group_instance_id="none"),
+        MemberIdentity(member_id="none"),
     )
-    left = shard.answer(shard.request(LeaveGroup(group_id=GROUP, members=leaving)), LeftGroup)
+    left = shard.answer(shard.request(LeaveGroupRequest(group_id=GROUP, members=leaving)), LeaveGroupResponse)
     assert [each.error_code for each in left.members] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
@@ -86,5 +84,8 @@ def test_a_simple_group_becomes_one_with_members_and_keeps_its_offsets() -> None
 def test_a_group_that_does_not_exist_has_no_members() -> None:
     shard = Coordinator()
     assert isinstance(shard.classic_heartbeat("m"), Refusal)
-    assert shard.refusal(SyncGroup(group_id=GROUP, member_id="m", generation=1)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        shard.refusal(SyncGroupRequest(assignments=(), group_id=GROUP, member_id="m", generation_id=1))
+        is ErrorCode.UNKNOWN_MEMBER_ID
+    )
     assert not shard.volatile.classic

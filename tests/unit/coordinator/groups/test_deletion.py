@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from kraft.coordinator.classic.messages import GroupDeleted, JoinedGroup, MemberIdRequired
+from kraft.coordinator.classic.messages import GroupDeleted, MemberIdRequired
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.timers import GroupDeletionTimer
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.join_group import JoinGroupResponse
 from tests.support import offset_commands
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, replayed
 
@@ -71,13 +72,13 @@ def test_a_member_that_joins_between_two_batches_ends_the_deletion() -> None:
     shard = Coordinator()
     commit_many(shard)
     deletion = shard.request(DeleteGroup(group_id=GROUP))
-    join = shard.join(member_id_required=False)
+    join = shard.join(version=3)
     shard.advance(0)
     assert shard.answer(deletion, Refusal).error_code is ErrorCode.NON_EMPTY_GROUP
     left = shard.groups.offsets.count(GROUP)
     assert 0 < left < MANY
     shard.advance(10_000)
-    shard.answer(join, JoinedGroup)
+    shard.answer(join, JoinGroupResponse)
     assert shard.groups.offsets.count(GROUP) == left
     assert not shard.volatile.deletions
 

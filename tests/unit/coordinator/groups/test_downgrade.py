@@ -6,17 +6,14 @@ import pytest
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import (
-    JoinedGroup,
-    LeaveGroup,
-    LeavingMember,
-    OfferedProtocol,
-)
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.support.classic_requests import offered
 from tests.unit.coordinator.consumer.coordinator import partitions
 from tests.unit.coordinator.groups.coordinator import (
     AT_ONCE,
@@ -25,7 +22,7 @@ from tests.unit.coordinator.groups.coordinator import (
 )
 from tests.unit.coordinator.groups.migrating_clients import ClassicClient, Client, ConsumerClient, subscription_of
 
-PROTOCOLS = (OfferedProtocol("range", subscription_of(frozenset())),)
+PROTOCOLS = (offered("range", subscription_of(frozenset())),)
 
 
 def run(shard: Coordinator, *clients: Client) -> None:
@@ -85,7 +82,7 @@ def test_a_member_that_is_removed_leaves_a_classic_group_behind_too() -> None:
     assert shard.volatile.classic[GROUP].members.keys() == {old.member_id}, "the session of the other one has ended"
     run(shard, old)
     shard, old, new = mixed()
-    shard.request(LeaveGroup(group_id=GROUP, members=(LeavingMember(member_id=new.name),)))
+    shard.request(LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=new.name),)))
     assert shard.volatile.classic[GROUP].members.keys() == {old.member_id}
 
 
@@ -114,16 +111,16 @@ def test_a_group_rebalances_if_a_member_still_waits_for_a_partition() -> None:
     shard = Coordinator()
     new = ConsumerClient(shard, "new", "i")
     run(shard, new)
-    shard.answer(shard.join("old", protocols=PROTOCOLS), JoinedGroup)
-    shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinedGroup)
+    shard.answer(shard.join("old", protocols=PROTOCOLS), JoinGroupResponse)
+    shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinGroupResponse)
     assert shard.volatile.classic[GROUP].state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_member_is_assigned_what_it_owns_and_not_what_another_one_has_not_given_up() -> None:
     shard = Coordinator()
     shard.join_consumer("new", topics=frozenset({"other"}))
-    shard.answer(shard.join("old", protocols=PROTOCOLS), JoinedGroup)
-    shard.answer(shard.join("late", protocols=PROTOCOLS), JoinedGroup)
+    shard.answer(shard.join("old", protocols=PROTOCOLS), JoinGroupResponse)
+    shard.answer(shard.join("late", protocols=PROTOCOLS), JoinGroupResponse)
     before = shard.groups.consumer[GROUP]
     assert (len(before.target("old")), len(before.target("late"))) == (1, 1)
     shard.leave_consumer("new")

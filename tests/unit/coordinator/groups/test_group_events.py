@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft.coordinator.classic.messages import (
-    JoinedGroup,
-    LeaveGroup,
-    LeavingMember,
-    SyncGroup,
-)
 from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
 from kraft.coordinator.group_events import (
     GroupEvent,
@@ -20,6 +14,10 @@ from kraft.coordinator.group_events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import assigning
 from tests.unit.coordinator.consumer.coordinator import image_of, partitions
 from tests.unit.coordinator.groups.coordinator import (
     GROUP,
@@ -66,12 +64,14 @@ def beat(shard: Coordinator, member_id: str, epoch: int, *owned: int, **fields: 
 
 def sync(shard: Coordinator, member_id: str, assigned: bytes = b"") -> None:
     assignments = {member_id: assigned}
-    shard.request(SyncGroup(group_id=GROUP, member_id=member_id, generation=1, assignments=assignments))
+    shard.request(
+        SyncGroupRequest(group_id=GROUP, member_id=member_id, generation_id=1, assignments=assigning(assignments))
+    )
 
 
 def leave(shard: Coordinator, *member_ids: str, reason: str = "") -> None:
-    members = tuple(LeavingMember(member_id=each, reason=reason) for each in member_ids)
-    shard.request(LeaveGroup(group_id=GROUP, members=members))
+    members = tuple(MemberIdentity(member_id=each, reason=reason) for each in member_ids)
+    shard.request(LeaveGroupRequest(group_id=GROUP, members=members))
 
 
 # --- classic groups --------------------------------------------------------------------------------------------------
@@ -79,13 +79,13 @@ def leave(shard: Coordinator, *member_ids: str, reason: str = "") -> None:
 
 def test_the_first_member_of_a_classic_group() -> None:
     shard = Coordinator()
-    ticket = shard.join(member_id_required=False, reason="first start")
+    ticket = shard.join(version=3, reason="first start")
     (joined, started) = told(shard)
     assert joined[0] == "joined"
     member_id = joined[1]
     assert started == ("started", 0, f"member {member_id} joined; client reason: first start", 1)
     shard.advance(3_000)
-    assert shard.answer(ticket, JoinedGroup).generation == 1
+    assert shard.answer(ticket, JoinGroupResponse).generation_id == 1
     assert told(shard) == [], "the leader has not assigned yet"
     sync(shard, str(member_id), assignment("orders", 0, 1))
     assert told(shard) == [("completed", 1, 1, 2)]
@@ -125,7 +125,7 @@ def test_a_classic_member_without_heartbeats_is_removed() -> None:
 def test_a_classic_member_that_does_not_join_a_rebalance_is_removed() -> None:
     shard = Coordinator()
     member_id = shard.stable()
-    shard.join(member_id_required=False)
+    shard.join(version=3)
     told(shard)
     for _ in range(REBALANCE_MS // 5_000):
         shard.classic_heartbeat(member_id)
@@ -136,7 +136,7 @@ def test_a_classic_member_that_does_not_join_a_rebalance_is_removed() -> None:
 
 def test_a_rebalance_without_syncs_is_restarted() -> None:
     shard = Coordinator()
-    shard.join(member_id_required=False)
+    shard.join(version=3)
     shard.advance(3_000)
     ((_, member_id), _started) = told(shard)
     for _ in range(REBALANCE_MS // 5_000):

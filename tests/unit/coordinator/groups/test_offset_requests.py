@@ -79,6 +79,6 @@ def test_offsets_of_every_kind_of_group_are_deleted() -> None:
 
 def test_offsets_of_members_of_another_protocol_type_are_not_deleted() -> None:
     shard = Coordinator()
-    shard.join(member_id_required=False, protocol_type="connect")
+    shard.join(version=3, protocol_type="connect")
     shard.advance(10_000)
     assert shard.delete_offsets() is ErrorCode.NON_EMPTY_GROUP

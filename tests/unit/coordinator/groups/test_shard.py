@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from kraft.coordinator.classic.group import ClassicGroupState
-from kraft.coordinator.classic.messages import HeartbeatAccepted
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.requests import SessionTimeout
 from kraft.coordinator.groups.queries import describe_classic
 from kraft.coordinator.groups.timers import OffsetExpiryTimer
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatResponse
 from tests.unit.coordinator.groups.coordinator import GROUP, SESSION_MS, Coordinator
 
 
@@ -22,7 +22,7 @@ def test_after_a_load_members_go_on_where_they_were() -> None:
         SessionTimeout("consumer", "m"),
         OffsetExpiryTimer(),
     }
-    assert isinstance(shard.classic_heartbeat(classic, "classic"), HeartbeatAccepted)
+    assert isinstance(shard.classic_heartbeat(classic, "classic"), HeartbeatResponse)
     assert shard.commit(group_id="classic", member_id=classic, generation=1) is ErrorCode.NONE
     assert shard.commit(group_id="consumer", member_id="m", generation=2) is ErrorCode.NONE
 

@@ -10,16 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from kraft.coordinator.classic.messages import (
-    GroupDeleted,
-    Heartbeat,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import GroupDeleted, MemberIdRequired
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.consumer.group import ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
@@ -28,6 +19,10 @@ from kraft.coordinator.groups.commands import DeleteTopicOffsets, GroupCommand, 
 from kraft.coordinator.groups.replicated import unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest
+from tests.support.classic_requests import offered
 from tests.support.searches import assert_met
 from tests.unit.coordinator.consumer.coordinator import image_of, topic_id
 from tests.unit.coordinator.groups.coordinator import (
@@ -109,11 +104,11 @@ class ShardAgainstDict(RuleBasedStateMachine):
 
     @rule(group=groups, topic=topics, instance=instances, version=st.sampled_from(["new", "old"]))
     def a_client_joins(self, group: str, topic: str, instance: str | None, version: str) -> None:
-        protocols = (OfferedProtocol("range", subscription(topic)),)
+        protocols = (offered("range", subscription(topic)),)
         fields: dict[str, Any] = {
             "protocols": protocols,
             "group_instance_id": instance,
-            "member_id_required": version == "new",
+            "version": 9 if version == "new" else 3,
         }
         response = self.request(joining(group_id=group, **fields))
         if isinstance(response, MemberIdRequired):
@@ -124,7 +119,7 @@ class ShardAgainstDict(RuleBasedStateMachine):
     def a_member_joins_again(self, group: str, number: int, topic: str) -> None:
         group = self.of_kind(self.shard.volatile.classic, group)
         member_id, _ = self.classic_member(group, number)
-        self.request(joining(member_id, group, protocols=(OfferedProtocol("range", subscription(topic)),)))
+        self.request(joining(member_id, group, protocols=(offered("range", subscription(topic)),)))
 
     @has_classic
     @rule(group=groups)
@@ -136,22 +131,24 @@ class ShardAgainstDict(RuleBasedStateMachine):
         self.shard.advance(20)
         for number in range(4):
             member_id, generation = self.classic_member(group, number)
-            self.request(SyncGroup(group_id=group, member_id=member_id, generation=generation))
+            self.request(
+                SyncGroupRequest(assignments=(), group_id=group, member_id=member_id, generation_id=generation)
+            )
 
     @has_classic
     @rule(group=groups, number=numbers, late=st.booleans())
     def a_member_is_alive(self, group: str, number: int, late: bool) -> None:
         group = self.of_kind(self.shard.volatile.classic, group)
         member_id, generation = self.classic_member(group, number)
-        self.request(Heartbeat(group_id=group, member_id=member_id, generation=generation - late))
+        self.request(HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation - late))
 
     @has_classic
     @rule(group=groups, number=numbers)
     def a_member_leaves(self, group: str, number: int) -> None:
         group = self.of_kind(self.shard.volatile.classic, group)
         member_id, _ = self.classic_member(group, number)
-        response = self.request(LeaveGroup(group_id=group, members=(LeavingMember(member_id=member_id),)))
-        assert isinstance(response, LeftGroup)
+        response = self.request(LeaveGroupRequest(group_id=group, members=(MemberIdentity(member_id=member_id),)))
+        assert isinstance(response, LeaveGroupResponse)
 
     @rule(group=groups, member=st.sampled_from(["m1", "m2"]), instance=instances, regex=st.booleans())
     def a_consumer_joins(self, group: str, member: str, instance: str | None, regex: bool) -> None:
@@ -266,7 +263,7 @@ def test_after_any_commands_the_state_is_the_replay_of_its_compacted_log() -> No
         ),
     )
     everything = {
-        *("waits", "SyncedGroup", "HeartbeatAccepted", "HeartbeatResponse", "LeftGroup", "MEMBER_ID_REQUIRED"),
+        *("waits", "SyncGroupResponse", "HeartbeatResponse", "LeaveGroupResponse", "MEMBER_ID_REQUIRED"),
         *("upgraded", "downgraded", "GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"),
         *("STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH", "UNRELEASED_INSTANCE_ID", "REBALANCE_IN_PROGRESS"),
         *("committed by nobody", "committed by classic", "committed by consumer"),

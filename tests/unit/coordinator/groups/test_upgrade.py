@@ -4,18 +4,15 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.classic.messages import (
-    JoinedGroup,
-    MemberIdRequired,
-    OfferedProtocol,
-    SyncedGroup,
-    SyncGroup,
-)
+from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.join_group import JoinGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.classic_requests import assigning, offered
 from tests.unit.coordinator.groups.coordinator import (
     GROUP,
     REBALANCE_MS,
@@ -67,8 +64,8 @@ def test_a_member_that_joined_has_its_rebalance_timeout_to_sync() -> None:
     shard = Coordinator()
     old = settled(shard)
     shard.join_consumer("new")
-    ticket = shard.join(old.member_id, protocols=(OfferedProtocol("range", subscription_of(frozenset())),))
-    assert shard.answer(ticket, JoinedGroup).generation == 2
+    ticket = shard.join(old.member_id, protocols=(offered("range", subscription_of(frozenset())),))
+    assert shard.answer(ticket, JoinGroupResponse).generation_id == 2
     assert SyncTimeout(GROUP, old.member_id) in shard.timers
     for _ in range(10):
         shard.classic_heartbeat(old.member_id, generation=2)
@@ -80,7 +77,7 @@ def test_a_member_that_joined_has_its_rebalance_timeout_to_sync() -> None:
 def test_a_rebalance_under_way_goes_on_in_the_new_group_whatever_the_new_member_subscribes_to() -> None:
     shard = Coordinator()
     settled(shard)
-    protocols = (OfferedProtocol("range", subscription_of(frozenset())),)
+    protocols = (offered("range", subscription_of(frozenset())),)
     shard.join(shard.answer(shard.join(protocols=protocols), MemberIdRequired).member_id, protocols=protocols)
     shard.join_consumer("new", topics=None, topic_regex="none.*")
     group = shard.groups.consumer[GROUP]
@@ -119,7 +116,7 @@ def test_a_group_with_an_assignment_that_cannot_be_read_stays_classic() -> None:
 
 def test_a_group_of_something_else_than_consumers_stays_classic() -> None:
     shard = Coordinator()
-    fields: dict[str, Any] = {"protocol_type": "connect", "protocols": (OfferedProtocol("range", b""),)}
+    fields: dict[str, Any] = {"protocol_type": "connect", "protocols": (offered("range", b""),)}
     shard.join(shard.answer(shard.join(**fields), MemberIdRequired).member_id, **fields)
     assert shard.refusal(joining_consumer("new")) is ErrorCode.GROUP_ID_NOT_FOUND
     assert GROUP in shard.volatile.classic
@@ -128,11 +125,13 @@ def test_a_group_of_something_else_than_consumers_stays_classic() -> None:
 def test_an_assignment_with_data_of_a_custom_assignor_is_not_lost() -> None:
     shard = Coordinator()
     old = settled(shard)
-    metadata = (OfferedProtocol("range", subscription_of(frozenset({0}))),)
-    generation = shard.answer(shard.join(old.member_id, protocols=metadata), JoinedGroup).generation
+    metadata = (offered("range", subscription_of(frozenset({0}))),)
+    generation = shard.answer(shard.join(old.member_id, protocols=metadata), JoinGroupResponse).generation_id
     own = bytes.fromhex("0000 00000000 00000001 01")
-    sync = SyncGroup(group_id=GROUP, member_id=old.member_id, generation=generation, assignments={old.member_id: own})
-    shard.answer(shard.request(sync), SyncedGroup)
+    sync = SyncGroupRequest(
+        group_id=GROUP, member_id=old.member_id, generation_id=generation, assignments=assigning({old.member_id: own})
+    )
+    shard.answer(shard.request(sync), SyncGroupResponse)
     assert shard.refusal(joining_consumer("new")) is ErrorCode.GROUP_ID_NOT_FOUND
     assert GROUP in shard.volatile.classic
 

@@ -15,7 +15,6 @@ from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.name_regex import NameRegex
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
-from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted, SyncGroup
 from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
@@ -23,10 +22,11 @@ from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tests.support import offset_commands
 from tests.support.cluster_images import ORDERS, with_topic
-from tests.support.server.group_broker import GROUP, GroupBroker, joining
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, joining, syncing
 from tests.support.server.replicas import DEFAULTS, lead, settle
 from tests.unit.server.coordinator.coordinating import append_foreign
 
@@ -111,17 +111,16 @@ async def test_members_that_need_more_memory_than_is_left_are_refused(
         members_bytes = broker.coordinators.members_bytes
         monkeypatch.setattr(group_coordinators, "MEMBERS_BYTES_MAX", members_bytes)
         with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
-            await broker.handlers.classic.join(joining("other"))
-        assignments = {member_id: b"x" * 1_000}
-        sync = SyncGroup(group_id=GROUP, member_id=member_id, generation=1, assignments=assignments)
+            await broker.handlers.classic.join(joining("other"), CONTEXT)
+        sync = syncing(GROUP, member_id, {member_id: b"x" * 1_000})
         with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
-            await broker.handlers.classic.sync(sync)
+            await broker.handlers.classic.sync(sync, CONTEXT)
         # What takes no more memory is served.
-        beat = Heartbeat(group_id=GROUP, member_id=member_id, generation=1)
-        assert await broker.handlers.classic.heartbeat(beat) == HeartbeatAccepted()
+        beat = HeartbeatRequest(group_id=GROUP, member_id=member_id, generation_id=1)
+        assert await broker.handlers.classic.heartbeat(beat) == HeartbeatResponse(error_code=0)
         assert broker.coordinators.members_bytes == members_bytes
         await broker.leave(member_id)
-        assert (await broker.handlers.classic.join(joining())).error_code is ErrorCode.MEMBER_ID_REQUIRED
+        assert (await broker.handlers.classic.join(joining(), CONTEXT)).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 async def test_members_of_the_consumer_protocol_need_memory_for_themselves_and_their_subscription(
@@ -137,7 +136,7 @@ async def test_members_of_the_consumer_protocol_need_memory_for_themselves_and_t
             broker.join_consumer(GROUP, "other"),
             broker.join_consumer("another", "m"),
             broker.join_consumer(GROUP, "m", member_epoch=joined.member_epoch, subscription=many),
-            broker.handlers.classic.join(joining("third")),
+            broker.handlers.classic.join(joining("third"), CONTEXT),
         ):
             with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
                 await refused

@@ -15,13 +15,13 @@ from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, TransactionState
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import split
-from kraft.model.classic_groups import OfferedProtocol, SyncGroup
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.coordinator import record_sizes
 from kraft.server.replica.partition import Partition
+from tests.support.classic_requests import offered
 from tests.support.counter_shard import Add, AddLater
-from tests.support.server.group_broker import GROUP, GroupBroker
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, syncing
 from tests.support.server.replicas import DEFAULTS
 from tests.unit.server.coordinator.coordinating import Coordinating
 from tests.unit.server.coordinator.transacting import Transacting
@@ -76,11 +76,9 @@ async def test_a_group_rebalances_after_the_limits_of_its_topic_were_lowered(
 ) -> None:
     async with GroupBroker(tmp_path) as broker:
         configure(broker.partition, **lowered)
-        joined = await broker.join(protocols=(OfferedProtocol("range", bytes(200_000)),))
-        sync = SyncGroup(
-            group_id=GROUP, member_id=joined.member_id, generation=1, assignments={joined.member_id: b"all"}
-        )
-        assert (await broker.handlers.classic.sync(sync)).assignment == b"all"
+        joined = await broker.join(protocols=(offered("range", bytes(200_000)),))
+        sync = syncing(GROUP, joined.member_id, {joined.member_id: b"all"})
+        assert (await broker.handlers.classic.sync(sync, CONTEXT)).assignment == b"all"
 
 
 async def test_only_the_size_of_coordinators_batches_is_exempt(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from kraft.coordinator.groups.replicated import Groups
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.model.classic_groups import Heartbeat, HeartbeatAccepted
 from kraft.model.committed_offsets import (
     FetchedPartition,
     FetchGroup,
@@ -26,6 +25,7 @@ from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import offset_verification
 from kraft.server.coordinator.offset_verification import OffsetVerification
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
@@ -143,8 +143,8 @@ async def test_an_old_producer_is_refused_and_its_group_goes_on(tmp_path: Path) 
             assert await commit(broker, 6, producer_epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
             assert await end(broker, epoch=3, coordinator_epoch=0) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert all(line["event"].startswith("group") for line in logs), "nothing was loaded again"
-        beat = Heartbeat(group_id=GROUP, member_id=member_id, generation=1)
-        assert await broker.handlers.classic.heartbeat(beat) == HeartbeatAccepted()
+        beat = HeartbeatRequest(group_id=GROUP, member_id=member_id, generation_id=1)
+        assert await broker.handlers.classic.heartbeat(beat) == HeartbeatResponse(error_code=0)
         assert (await fetch(broker)).offset == 5
 
 

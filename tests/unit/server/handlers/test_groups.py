@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kraft.model.classic_groups import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
 from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_GROUP
@@ -14,9 +13,11 @@ from kraft.server.handlers.groups import descriptions_to_version
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest
+from kraft.wire.schema.heartbeat import HeartbeatRequest
+from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest
-from tests.support.server.group_broker import GroupBroker
+from tests.support.server.group_broker import CONTEXT, GroupBroker, syncing
 from tests.support.server.replicas import lead, settle
 from tests.support.turn_counter import TurnCounter
 
@@ -150,9 +151,9 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
         for refused in (
             broker.join(long),
             broker.join_consumer(long),
-            classic.sync(SyncGroup(group_id=long, member_id="m", generation=1)),
-            classic.heartbeat(Heartbeat(group_id=long, member_id="m", generation=1)),
-            classic.leave(LeaveGroup(group_id=long, members=(LeavingMember(member_id="m"),))),
+            classic.sync(syncing(long, "m"), CONTEXT),
+            classic.heartbeat(HeartbeatRequest(group_id=long, member_id="m", generation_id=1)),
+            classic.leave(LeaveGroupRequest(group_id=long, members=(MemberIdentity(member_id="m"),))),
             offsets.delete(OffsetDeleteRequest(group_id=long, topics=())),
         ):
             with pytest.raises(Refusal) as caught:

@@ -16,6 +16,7 @@ from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, Alte
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
 from kraft.wire.schema.list_config_resources import ConfigResource, ListConfigResourcesResponse
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest
+from kraft.wire.schema.sync_group import SyncGroupResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 REQUEST = UpdateFeaturesRequest(timeout_ms=1, feature_updates=())
@@ -106,6 +107,9 @@ def test_what_a_refusal_leaves_open_is_null_or_empty() -> None:
     )
     assert refused_as_a_whole(ListConfigResourcesResponse, refusal) == ListConfigResourcesResponse(
         error_code=ErrorCode.INVALID_REQUEST, config_resources=()
+    )
+    assert refused_as_a_whole(SyncGroupResponse, refusal) == SyncGroupResponse(
+        error_code=ErrorCode.INVALID_REQUEST, assignment=b""
     )
     with pytest.raises(AssertionError, match="has no place for an error"):
         refused_as_a_whole(AlterClientQuotasResponse, refusal)

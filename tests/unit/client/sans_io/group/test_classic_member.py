@@ -14,21 +14,14 @@ from kraft.client.sans_io.group.consumer_protocol import (
 )
 from kraft.client.sans_io.group.member import MemberIdentity
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, Assign, Lose, Place, Places, Revoke
-from kraft.model.classic_groups import (
-    Heartbeat,
-    HeartbeatAccepted,
-    JoinedGroup,
-    JoinedMember,
-    JoinGroupRequest,
-    LeaveGroup,
-    LeavingMember,
-    LeftGroup,
-    SyncedGroup,
-    SyncGroup,
-)
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 from kraft.model.metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from kraft.wire.declaration import replace
+from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.client.fake_cluster import tp
 from tests.unit.client.sans_io.group.members import BACKOFF, exchange, refuse, sent, settings, steps
 
@@ -39,28 +32,32 @@ def places(*partitions: int) -> Places:
     return frozenset(Place(NO_TOPIC_ID, "orders", partition) for partition in partitions)
 
 
-def joined(generation: int = 1, *, leads: bool = False, protocol: str = "range", skips: bool = False) -> JoinedGroup:
+def joined(
+    generation: int = 1, *, leads: bool = False, protocol: str = "range", skips: bool = False
+) -> JoinGroupResponse:
     metadata = encode_subscription(MemberSubscription(topics=frozenset({"orders"})))
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[JoinGroupResponseMember, ...] = ()
     if leads:
         members = tuple(
-            JoinedMember(member_id=each, group_instance_id=None, metadata=metadata) for each in ("m1", "m2")
+            JoinGroupResponseMember(member_id=each, group_instance_id=None, metadata=metadata) for each in ("m1", "m2")
         )
-    return JoinedGroup(
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
         member_id="m1",
-        generation=generation,
+        generation_id=generation,
         protocol_type="consumer",
-        protocol=protocol,
+        protocol_name=protocol,
         leader="m1" if leads else "m2",
         members=members,
         skip_assignment=skips,
     )
 
 
-def synced(*partitions: int) -> SyncedGroup:
-    return SyncedGroup(
+def synced(*partitions: int) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
         protocol_type="consumer",
-        protocol="range",
+        protocol_name="range",
         assignment=encode_assignment(tp("orders", partition) for partition in partitions),
     )
 
@@ -122,13 +119,12 @@ def test_a_member_joins_with_the_id_that_the_coordinator_gives_to_it() -> None:
     assert [each.name for each in request.protocols] == ["range", "roundrobin", "cooperative-sticky"]
     assert subscription_of(request) == MemberSubscription(topics=frozenset({"orders"}))
     assert member.waits_for_others
-    required = JoinedGroup(
+    required = JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED,
         member_id="m1",
-        generation=-1,
-        protocol_type=None,
-        protocol=None,
+        protocol_name=None,
         leader="",
+        members=(),
     )
     member.answered(required, 1)
     again = sent(member, 1)
@@ -141,8 +137,13 @@ def test_a_follower_gets_its_assignment_from_the_leader() -> None:
     member = subscribed()
     exchange(member, joined(generation=3))
     request = exchange(member, synced(0, 2))
-    assert request == SyncGroup(
-        group_id="billing", generation=3, member_id="m1", protocol_type="consumer", protocol="range"
+    assert request == SyncGroupRequest(
+        assignments=(),
+        group_id="billing",
+        generation_id=3,
+        member_id="m1",
+        protocol_type="consumer",
+        protocol_name="range",
     )
     assert steps(member) == [Assign(places(0, 2))]
     assert member.identity() == MemberIdentity("m1", None, 3)
@@ -153,8 +154,8 @@ def test_the_leader_asks_for_metadata_and_assigns() -> None:
     exchange(member, joined(leads=True))
     assert exchange(member, metadata(orders=4)) == MetadataRequest(topics=["orders"])
     request = sent(member)
-    assert isinstance(request, SyncGroup)
-    assert {each: decode_assignment(data) for each, data in request.assignments.items()} == {
+    assert isinstance(request, SyncGroupRequest)
+    assert {each.member_id: decode_assignment(each.assignment) for each in request.assignments} == {
         "m1": {tp("orders", 0), tp("orders", 1)},
         "m2": {tp("orders", 2), tp("orders", 3)},
     }
@@ -165,36 +166,29 @@ def test_a_leader_that_is_to_skip_the_assignment_sends_none() -> None:
     exchange(member, joined(leads=True, skips=True))
     exchange(member, metadata(orders=4))
     request = sent(member)
-    assert isinstance(request, SyncGroup)
-    assert request.assignments == {}
+    assert isinstance(request, SyncGroupRequest)
+    assert request.assignments == ()
 
 
 def test_a_member_of_another_client_with_an_unreadable_subscription_gets_nothing() -> None:
     member = subscribed()
     sent(member)
-    broken = JoinedMember(member_id="m2", group_instance_id=None, metadata=b"\xff\xff")
+    broken = JoinGroupResponseMember(member_id="m2", group_instance_id=None, metadata=b"\xff\xff")
     (own, _) = joined(leads=True).members
     member.answered(
-        JoinedGroup(
-            member_id="m1",
-            generation=1,
-            protocol_type="consumer",
-            protocol="range",
-            leader="m1",
-            members=(own, broken),
-        ),
+        replace(joined(leads=True), members=(own, broken)),
         1,
     )
     exchange(member, metadata(orders=1))
     request = sent(member)
-    assert isinstance(request, SyncGroup)
-    assert [len(decode_assignment(data)) for data in request.assignments.values()] == [1, 0]
+    assert isinstance(request, SyncGroupRequest)
+    assert [len(decode_assignment(each.assignment)) for each in request.assignments] == [1, 0]
 
 
 def test_an_unreadable_assignment_ends_the_membership() -> None:
     member = subscribed()
     exchange(member, joined())
-    exchange(member, SyncedGroup(protocol_type="consumer", protocol="range", assignment=b"\xff\xff"))
+    exchange(member, replace(synced(), assignment=b"\xff\xff"))
     assert member.error is not None
     assert "the assignment from the group's leader is unreadable" in str(member.error)
 
@@ -205,8 +199,8 @@ def test_an_unreadable_assignment_ends_the_membership() -> None:
 def test_a_stable_member_sends_heartbeats() -> None:
     member = member_with(0)
     assert member.next_wake_ms() == 3_000
-    request = exchange(member, HeartbeatAccepted(), 3_000)
-    assert request == Heartbeat(group_id="billing", generation=1, member_id="m1")
+    request = exchange(member, HeartbeatResponse(error_code=0), 3_000)
+    assert request == HeartbeatRequest(group_id="billing", generation_id=1, member_id="m1")
     assert member.next_wake_ms() == 6_000
 
 
@@ -215,8 +209,8 @@ def test_in_an_eager_rebalance_everything_is_given_up_before_the_member_joins() 
     refuse(member, ErrorCode.REBALANCE_IN_PROGRESS, 3_000)
     assert member.next_request(3_100) is None
     assert member.identity() == MemberIdentity("m1", None, 1), "it may still commit"
-    assert isinstance(sent(member, 6_000), Heartbeat), "its session goes on until the user polls"
-    member.answered(HeartbeatAccepted(), 6_001)
+    assert isinstance(sent(member, 6_000), HeartbeatRequest), "its session goes on until the user polls"
+    member.answered(HeartbeatResponse(error_code=0), 6_001)
     assert steps(member) == [Revoke(places(0, 1))]
     assert subscription_of(sent(member, 6_002)).owned == frozenset()
 
@@ -264,13 +258,13 @@ def test_a_subscription_that_changes_while_the_member_joins_is_joined_with() -> 
 def test_a_rebalance_during_a_sync_begins_it_again() -> None:
     member = subscribed()
     exchange(member, joined())
-    assert isinstance(refuse(member, ErrorCode.REBALANCE_IN_PROGRESS), SyncGroup)
+    assert isinstance(refuse(member, ErrorCode.REBALANCE_IN_PROGRESS), SyncGroupRequest)
     assert isinstance(sent(member), JoinGroupRequest)
 
 
 def test_a_follower_does_not_ask_for_metadata() -> None:
     member = member_with(0, metadata_max_age_ms=2_000)
-    assert isinstance(sent(member, 3_000), Heartbeat)
+    assert isinstance(sent(member, 3_000), HeartbeatRequest)
 
 
 def test_a_leader_has_the_group_rebalance_when_topics_grow() -> None:
@@ -327,10 +321,9 @@ def test_a_lost_response_is_asked_for_again() -> None:
 def test_a_member_leaves_and_a_static_one_does_not() -> None:
     member = member_with(0)
     member.leave()
-    request = exchange(member, LeftGroup(()), 1)
-    assert isinstance(request, LeaveGroup)
+    request = exchange(member, LeaveGroupResponse(error_code=0), 1)
+    assert isinstance(request, LeaveGroupRequest)
     assert [each.member_id for each in request.members] == ["m1"]
-    assert isinstance(request.members[0], LeavingMember)
     assert member.has_left
     static = member_with(0, group_instance_id="i")
     static.leave()
@@ -340,7 +333,7 @@ def test_a_member_leaves_and_a_static_one_does_not() -> None:
 def test_a_consumer_that_is_not_polled_leaves_until_it_is() -> None:
     member = member_with(0, max_poll_interval_ms=1_000)
     member.poll_ended(0)
-    assert isinstance(exchange(member, LeftGroup(()), 1_000), LeaveGroup)
+    assert isinstance(exchange(member, LeaveGroupResponse(error_code=0), 1_000), LeaveGroupRequest)
     assert member.next_request(60_000) is None
     member.poll_began()
     assert steps(member) == [Lose(places(0))]
