@@ -3,13 +3,14 @@
 The unit tests of a package run once each, which says what lines they cover; then mutants of each module run with the
 tests that cover the changed line. A test may go if
 
-- it kills no mutant alone, and is not needed so that those that stay kill every mutant that was killed and cover every
-  line that was covered;
+- it kills no mutant alone, and is not needed so that three tests that stay kill every mutant that was killed, and two
+  cover every line that was covered, or as many as there are (`--killers`, `--covering`);
 - no row of docs/checklist.md names it, and it was not born in a commit that mends something.
 
-Whether it goes, a reader decides: mutants are a sample, and do not change declarations of modules and classes. What was
-measured is kept in build/measured and used again as long as the package and its tests are the same. Deterministic by
-`--seed`, but for tests that end at a deadline.
+Whether it goes, a reader decides: mutants are a sample, change one place at a time, and do not change declarations of
+modules and classes. The report estimates how many of other mutants nothing would notice any more. What was measured is
+kept in build/measured and used again as long as the package and its tests are the same. Deterministic by `--seed`, but
+for tests that end at a deadline.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.checklist import CHECKLIST, rows
 from tests.measured import report
 from tests.measured.births import born_in_fixes
 from tests.measured.measurement import ROOT, Limits, Measurement
+from tests.measured.verdicts import Rule
 
 # An example that fails need not be the smallest.
 settings.register_profile(
@@ -75,10 +77,6 @@ def measure(package: Path, limits: Limits) -> int:
     return os.waitstatus_to_exitcode(ended)
 
 
-def named_tests() -> set[str]:
-    return {str(test) for row in rows(CHECKLIST.read_text()) for test in row.tests}
-
-
 def packages(names: Iterable[str]) -> Collection[Path]:
     found = [Path(name) for name in names]
     for package in found:
@@ -94,17 +92,24 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=defaults.mutants, help="mutants of each module")
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--workers", type=int, default=defaults.workers, choices=(1, 2))
+    parser.add_argument("--killers", type=int, default=Rule().killers, help="tests that are to kill each mutant")
+    parser.add_argument("--covering", type=int, default=Rule().covering, help="tests that are to cover each line")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     limits = Limits(mutants=options.mutants, seed=options.seed, workers=options.workers)
-    fixes = born_in_fixes(ROOT)
+    rule = Rule(
+        named={str(test) for row in rows(CHECKLIST.read_text()) for test in row.tests},
+        born_in_fix=born_in_fixes(ROOT),
+        killers=options.killers,
+        covering=options.covering,
+    )
     reports = []
     for package in packages(options.package):
         status = measure(package, limits)
         if status != 0:
             print(f"measured: the tests of {package} ended with {status}", file=sys.stderr)
             return 1
-        reports.append(report.of(package, directory_of(package), limits.seed, named_tests(), fixes))
+        reports.append(report.of(package, directory_of(package), limits.seed, rule))
     print(report.as_json(reports) if options.output == "json" else report.as_table(reports))
     return 0
 

@@ -25,7 +25,7 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-SILENCE_MAX_S: Final = 20.0
+SILENCE_MAX_S: Final = 10.0
 """A child that has said nothing for this long hangs in its test, and is killed."""
 
 SHOWN_EVERY_S: Final = 15.0

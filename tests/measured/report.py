@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from tests.measured.measurement import ROOT, Killed, Limits, Ran, read
 from tests.measured.mutants import outer_functions
-from tests.measured.verdicts import Shown, Verdict, judge
+from tests.measured.verdicts import Rule, Shown, Verdict, estimated_loss, judge
+
+_NAMED_FOR_A_FIX: Final = re.compile(r"test_(golden|r\d+|i\d+)_")
+"""Tests of recorded bytes, of the numbered holes of replication and of the numbered invariants."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,12 +25,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     mutants: int
     killed: int
     survivors: list[str]
+    estimated_loss: float
+    """Share of killed mutants that the tests that stay do not kill, when others have decided which stay."""
+
     verdicts: dict[str, Verdict]
     lines: dict[str, int]
 
 
-def of(package: Path, directory: Path, seed: int, named: Collection[str], fixes: Collection[str]) -> Report:
-    """Read what one measurement has found; several seeds may have been measured, and all count."""
+def of(package: Path, directory: Path, seed: int, rule: Rule) -> Report:
+    """Judge what one measurement has found; several seeds may have been measured, and all count.
+
+    The rule names files and tests as the checklist does, and fixes by the name of the function.
+    """
     ran = read(directory / "covered.jsonl", Ran)
     killed = [found for store in sorted(directory.glob("killed-*.jsonl")) for found in read(store, Killed)]
     kills, covers, measured = dict[str, set[str]](), dict[str, set[str]](), dict[str, bool]()
@@ -48,14 +58,22 @@ def of(package: Path, directory: Path, seed: int, named: Collection[str], fixes:
         test: Shown(frozenset(kills.get(test, ())), frozenset(covers[test]), sizes.get(test, 1), measured[test])
         for test in covers
     }
-    kept = {test for test in shown if test in named or test.partition("::")[0] in named}
-    born = {test for test in shown if (name := test.rpartition("::")[2]) in fixes or name.startswith("test_golden")}
+    rule = msgspec.structs.replace(
+        rule,
+        named={test for test in shown if test in rule.named or test.partition("::")[0] in rule.named},
+        born_in_fix={
+            test
+            for test in shown
+            if (name := test.rpartition("::")[2]) in rule.born_in_fix or _NAMED_FOR_A_FIX.match(name)
+        },
+    )
     return Report(
         package=package.as_posix(),
         mutants=len(killed),
         killed=sum(bool(found.tests) for found in killed),
         survivors=[str(found.mutant) for found in killed if not found.tests],
-        verdicts=judge(shown, kept, born),
+        estimated_loss=estimated_loss(shown, rule, seed),
+        verdicts=judge(shown, rule),
         lines={test: found.size for test, found in shown.items()},
     )
 
@@ -80,12 +98,19 @@ def as_json(reports: list[Report]) -> str:
 
 
 def as_table(reports: list[Report]) -> str:
-    head = ["package", "mutants", "killed", "tests", *Verdict, "lines of these"]
+    head = ["package", "mutants", "killed", "tests", *Verdict, "lines of these", "estimated loss"]
     table = [head]
     for report in reports:
         counts = Counter(report.verdicts.values())
         gone = sum(report.lines[test] for test, verdict in report.verdicts.items() if verdict is Verdict.MAY_GO)
-        figures = [report.mutants, report.killed, len(report.verdicts), *(counts[verdict] for verdict in Verdict), gone]
+        figures = [
+            report.mutants,
+            report.killed,
+            len(report.verdicts),
+            *(counts[verdict] for verdict in Verdict),
+            gone,
+            f"{report.estimated_loss:.1%}",
+        ]
         table.append([report.package, *map(str, figures)])
     lines = ["| " + " | ".join(row) + " |" for row in table]
     lines.insert(1, "|" + "---|" * len(head))

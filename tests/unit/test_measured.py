@@ -9,7 +9,7 @@ import pytest
 
 from tests.measured import measurement, mutants
 from tests.measured.births import FIX_TESTS_MAX, fixes_in
-from tests.measured.verdicts import Shown, Verdict, judge
+from tests.measured.verdicts import Rule, Shown, Verdict, estimated_loss, judge
 
 SOURCE = '''
 LIMIT = 5
@@ -75,13 +75,14 @@ def test_a_function_runs_the_changed_code(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(judge, FunctionType)
     monkeypatch.setattr(judge, "__code__", judge.__code__)
     measurement.apply(mutant, functions)
-    assert judge({}, (), ()) is None
+    assert judge({}, Rule()) is None
+
+
+def shown(kills: str, covers: str = "", size: int = 1, measured: bool = True) -> Shown:
+    return Shown(frozenset(kills), frozenset(covers), size, measured)
 
 
 def test_a_test_stays_for_what_others_do_not_show() -> None:
-    def shown(kills: str, covers: str = "", size: int = 1, measured: bool = True) -> Shown:
-        return Shown(frozenset(kills), frozenset(covers), size, measured)
-
     tests = {
         "named": shown("a"),
         "fix": shown(""),
@@ -92,7 +93,8 @@ def test_a_test_stays_for_what_others_do_not_show() -> None:
         "short": shown("cb", "1"),
         "reaches": shown("", "12"),
     }
-    assert judge(tests, {"named"}, {"fix"}) == {
+    once = Rule(named={"named"}, born_in_fix={"fix"}, killers=1, covering=1)
+    assert judge(tests, once) == {
         "named": Verdict.NAMED,
         "fix": Verdict.FIX,
         "slow": Verdict.UNMEASURED,
@@ -102,6 +104,14 @@ def test_a_test_stays_for_what_others_do_not_show() -> None:
         "short": Verdict.KILLS,
         "reaches": Verdict.COVERS,
     }
+    twice = judge(tests, Rule(named={"named"}, born_in_fix={"fix"}, killers=2, covering=1))
+    assert (twice["again"], twice["long"]) == (Verdict.KILLS, Verdict.KILLS)
+
+
+def test_the_estimated_loss_is_that_of_mutants_that_decided_nothing() -> None:
+    one_each = {f"test {mutant}": shown(mutant) for mutant in "abcde"}
+    assert estimated_loss(one_each, Rule(killers=1), seed=1) == 1
+    assert estimated_loss({**one_each, "all": shown("abcde")}, Rule(killers=2), seed=1) == 0
 
 
 def test_a_fix_brings_few_tests_and_says_what_was_wrong_and_a_new_name_is_no_birth() -> None:
