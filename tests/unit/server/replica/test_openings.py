@@ -17,7 +17,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.openings import PIECE_S
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage
-from kraft.server.replica.publisher import OPENING_AWAITED_S
+from kraft.server.replica.publisher import LOGS_AWAITED_MAX, OPENING_AWAITED_S
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import ORDERS_0, Broker, InlineExecutor, append_to, batch, settle, values_in
 from tests.unit.server.replica.failing_replicas import corrupt, filled
@@ -84,7 +84,7 @@ async def test_metadata_that_follows_a_creation_waits_for_no_disk(tmp_path: Path
     host.use_thread(disk)
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    await host.act_on(with_topic(host.image, *[[1, 2]] * 300, topic="large", topic_id=LARGE))
+    await host.act_on(with_topic(host.image, *[[1, 2]] * (LOGS_AWAITED_MAX + 1), topic="large", topic_id=LARGE))
     assert loop.time() == began_s, "they would not be open soon"
     await host.act_on(host.image.replay([changed(1, epoch=1)]))
     assert host.partition().leader is not None
@@ -93,7 +93,7 @@ async def test_metadata_that_follows_a_creation_waits_for_no_disk(tmp_path: Path
         host.broker.partitions.by_name("large", 0)
     assert refused.value.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER, "clients try again"
     await disk.work()
-    assert all(host.partition(number, LARGE).leader is not None for number in range(300))
+    assert all(host.partition(number, LARGE).leader is not None for number in range(LOGS_AWAITED_MAX + 1))
     await closed(host)
 
 

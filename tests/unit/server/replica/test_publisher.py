@@ -15,6 +15,7 @@ from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
+from kraft.server.replica.replica_stopper import RETIRED_AT_ONCE
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import (
     DEFAULTS,
@@ -153,7 +154,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
 
 async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) -> None:
     image = with_topic(cluster(1, 2), [2, 1])
-    await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
+    await host.act_on(with_topic(image, *[[1, 2]] * (RETIRED_AT_ONCE + 1), topic="gone", topic_id=RECREATED))
     disk = HeldExecutor()
     host.use_thread(disk)
     await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
