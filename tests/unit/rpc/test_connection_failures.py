@@ -39,13 +39,6 @@ def test_a_failed_handshake_names_the_setting_to_compare(details: str, message: 
 
 
 @pytest.mark.parametrize(
-    ("uses_tls", "message"), [(True, "ssl.truststore.location there"), (False, "it may expect TLS:")]
-)
-def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bool, message: str) -> None:
-    assert message in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
-
-
-@pytest.mark.parametrize(
     ("details", "message"),
     [
         (f"{CONNECTING}Failed to connect to remote host: Connection refused", "connection refused; is a node running"),

@@ -132,13 +132,6 @@ def test_the_kernel_is_asked_to_notice_a_peer_that_is_gone() -> None:
         ]
 
 
-def test_a_connection_that_is_not_of_tcp_has_no_such_options() -> None:
-    for connection in socket.socketpair():
-        with connection:
-            set_keepalive(connection)
-            assert not connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-
-
 def test_a_close_is_the_end_but_drops_nothing_that_was_sent() -> None:
     end = End()
     end.connection.send([b"last"])

@@ -4,32 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from kraft.rpc import calls, group_calls
+from kraft.rpc import group_calls
 from kraft.rpc.mapping import Mapping
-from kraft.rpc.pb import admin_pb2
 from kraft.wire import declaration as wire
-from kraft.wire.declaration import replace
-from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
-from tests.support.quotas import alteration, asked
 from tests.unit.rpc.message_classes import message_class
 
 TOPIC_ID = UUID(int=7)
-
-
-def test_a_message_of_kafkas_comes_back_as_it_went() -> None:
-    mapping = calls.ALTER_CLIENT_QUOTAS.request
-    request = asked(alteration({"user": None, "client-id": ""}, producer_byte_rate=1.5, consumer_byte_rate=None))
-    parsed = admin_pb2.AlterClientQuotasRequest.FromString(mapping.to_message(request).SerializeToString())
-    assert mapping.to_value(parsed) == request
-
-
-def test_null_is_an_absent_field_and_without_optional_an_empty_one() -> None:
-    mapping = calls.DESCRIBE_CLIENT_QUOTAS.response
-    response = DescribeClientQuotasResponse(error_code=5, error_message=None, entries=None)
-    assert mapping.to_value(mapping.to_message(response)) == response
-    empty = DescribeClientQuotasResponse(error_code=5, error_message="", entries=())
-    assert mapping.to_value(mapping.to_message(empty)) == replace(empty, entries=None)
 
 
 class _Item(wire.Struct):

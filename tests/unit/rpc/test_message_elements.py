@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kraft.rpc.message_elements import FIELDS_OF_ELEMENT, count_elements
-from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2
+from kraft.rpc.pb import admin_pb2, broker_pb2
 
 PLACED = admin_pb2.CreatePartitionsRequest
 
@@ -16,29 +16,9 @@ def counted(message: Any, enough: int = ENOUGH) -> int:
     return count_elements(message.SerializeToString(), message.DESCRIPTOR, enough)
 
 
-def test_elements_of_lists_inside_of_others_count() -> None:
-    topics = [
-        groups_pb2.OffsetCommitRequest.OffsetCommitRequestTopic(
-            partitions=[groups_pb2.OffsetCommitRequest.OffsetCommitRequestPartition()] * count
-        )
-        for count in (3, 0, 4)
-    ]
-    assert counted(groups_pb2.OffsetCommitRequest(group_id="g", topics=topics)) == 3 + 7
-
-
-def test_entries_of_maps_count() -> None:
-    described = admin_pb2.TopicDescription(configs={"a": "1", "b": "2"})
-    assert counted(described) == 2
-
-
 def test_numbers_of_packed_lists_count() -> None:
     assignment = PLACED.CreatePartitionsAssignment(broker_ids=[1, 300, 70_000, 2**31 - 1, -1])
     assert counted(PLACED.CreatePartitionsTopic(name="orders", assignments=[assignment])) == 1 + 5
-
-
-def test_numbers_of_a_list_that_is_not_packed_count() -> None:
-    one_by_one = b"".join(bytes([_key(PLACED.CreatePartitionsAssignment, "broker_ids", 0), each]) for each in (1, 2, 3))
-    assert count_elements(one_by_one, PLACED.CreatePartitionsAssignment.DESCRIPTOR, ENOUGH) == 3
 
 
 def test_a_message_without_lists_has_no_elements() -> None:

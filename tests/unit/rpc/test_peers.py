@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraft.local.free_ports import ReservedPorts
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.request_context import RequestContext
@@ -93,26 +93,6 @@ async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
     async with served(public_service(metadata=silent)) as (connections, address):
         with pytest.raises(Unreachable, match="no answer within the time allowed"):
             await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 0.05)
-
-
-async def test_one_address_has_one_channel() -> None:
-    connections = PeerConnections()
-    assert connections.channel("127.0.0.1:1") is connections.channel("127.0.0.1:1")
-    assert connections.channel("127.0.0.1:1") is not connections.channel("127.0.0.1:2")
-    await connections.close()
-
-
-async def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sending() -> None:
-    async def refuse(_: FetchRequest) -> FetchResponse:
-        raise ConnectionError("a bug of the handler's")
-
-    async with served(public_service(fetch=refuse)) as (connections, address):
-        stream = connections.peer(address).open(FETCH)
-        await stream.send(FETCH_NOTHING)
-        with pytest.raises(Unreachable):
-            await stream.receive()
-        with pytest.raises((Unreachable, Refusal)):
-            await stream.send(FETCH_NOTHING)
 
 
 async def test_a_task_that_waits_on_a_stream_that_another_task_closes_gets_unreachable_and_is_not_cancelled() -> None:

@@ -99,22 +99,6 @@ def test_a_connection_with_too_many_calls_without_a_message_is_looked_at(listene
     assert listener.floods == 2
 
 
-def test_as_many_more_calls_may_wait_as_messages_came(listener: Listener) -> None:
-    for _ in range(EMPTY_CALLS_MAX):
-        listener.received.message_came(listener.begin(), 1)
-    for _ in range(2 * EMPTY_CALLS_MAX):
-        listener.begin()
-    assert listener.floods == 0
-    listener.begin()
-    assert listener.floods == 1
-
-
-def test_nodes_may_have_any_calls(listener: Listener) -> None:
-    for _ in range(2 * EMPTY_CALLS_MAX):
-        listener.begin(is_node=True)
-    assert listener.floods == 0
-
-
 def test_ended_calls_without_a_message_are_forgiven_with_time_and_open_ones_are_not(listener: Listener) -> None:
     for _ in range(EMPTY_CALLS_MAX // 2):
         listener.begin()

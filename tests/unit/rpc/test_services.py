@@ -76,18 +76,6 @@ def ordered(requests: Any, begin: Callable[[int], Awaitable[int | None]], contex
 # --- in_order ------------------------------------------------------------------------------------------------
 
 
-async def test_answers_leave_in_the_order_of_their_requests_whichever_is_ready_first() -> None:
-    gates, context = Gates(), Context()
-    answers = asyncio.create_task(gathered(ordered(numbers(1, 2, 3), gates.answer, context)))
-    await settle()
-    assert gates.begun == [1, 2, 3]
-    gates.open(3, 2)
-    await settle()
-    assert not answers.done()
-    gates.open(1)
-    assert await answers == [1, 2, 3]
-
-
 async def test_a_request_without_an_answer_holds_nothing_up() -> None:
     async def even_only(number: int) -> int | None:
         return number if number % 2 == 0 else None
@@ -120,21 +108,6 @@ async def test_a_refused_request_ends_the_stream_and_cancels_those_behind_it() -
     assert answered == [1]
     assert context.aborted == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER_OR_FOLLOWER: no")
     assert gates.cancelled == [3]
-
-
-async def test_everything_under_way_is_cancelled_when_the_client_goes_even_what_found_no_place_in_the_queue() -> None:
-    gates = Gates()
-    many = range(STREAM_REQUESTS_IN_FLIGHT_MAX + 10)
-    serving = asyncio.create_task(gathered(ordered(numbers(*many), gates.answer, Context())))
-    await settle()
-    in_flight = STREAM_REQUESTS_IN_FLIGHT_MAX + 2
-    assert len(gates.begun) == in_flight, "the one awaited, a full queue, and the one that waits for its place"
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
-    await settle()
-    assert sorted(gates.cancelled) == list(range(in_flight))
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_client_that_does_not_wait_for_answers_is_not_read_from_without_end() -> None:
@@ -301,38 +274,6 @@ async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier
             await call.read()
         assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert "not a valid request" in (ended.value.details() or "")
-
-
-async def test_records_are_deleted_over_the_wire() -> None:
-    asked: list[values.DeleteRecordsRequest] = []
-
-    async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
-        asked.append(request)
-        results = (
-            values.DeleteRecordsPartitionResult(partition_index=0, error_code=ErrorCode.NONE, low_watermark=5),
-            values.DeleteRecordsPartitionResult(
-                partition_index=1, error_code=ErrorCode.POLICY_VIOLATION, low_watermark=-1
-            ),
-        )
-        return values.DeleteRecordsResponse(
-            topics=(values.DeleteRecordsTopicResult(name="orders", partitions=results),)
-        )
-
-    partitions = (
-        values.DeleteRecordsPartition(partition_index=0, offset=-1),
-        values.DeleteRecordsPartition(partition_index=1, offset=2**40),
-    )
-    request = values.DeleteRecordsRequest(
-        timeout_ms=100, topics=(values.DeleteRecordsTopic(name="orders", partitions=partitions),)
-    )
-    async with served(public_service(delete_records=delete)) as (connections, address):
-        response = await connections.peer(address).call(DELETE_RECORDS, request, 5)
-    assert asked == [request]
-    (topic,) = response.topics
-    assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [
-        (ErrorCode.NONE, 5),
-        (ErrorCode.POLICY_VIOLATION, -1),
-    ]
 
 
 @pytest.mark.parametrize("count", [1, ELEMENTS_ON_LOOP_MAX + 1, ELEMENTS_MAX, ELEMENTS_MAX + 1])

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from kraft.client import TopicPartition, WantedColumns
+from kraft.client import TopicPartition
 from kraft.log.format.record_codec import Record
 from spark_connector import arrow
 from spark_connector.given import OptionError
@@ -32,30 +31,6 @@ def batch(*records: Record, schema: StructType = ALL, timestamp_type: int = 0) -
     return built
 
 
-def test_the_schema_is_that_of_sparks_kafka_source() -> None:
-    assert arrow.source_schema(include_headers=True).simpleString() == (
-        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
-        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
-    )
-    assert "headers" not in arrow.source_schema(include_headers=False).fieldNames()
-
-
-def test_a_record_becomes_a_row_with_every_column() -> None:
-    found = batch(record(41, key=b"AA", headers=(("h", b"1"), ("h", None))), timestamp_type=1)
-    assert found.to_pylist() == [
-        {
-            "key": b"AA",
-            "value": b"v",
-            "topic": "flights",
-            "partition": 3,
-            "offset": 41,
-            "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
-            "timestampType": 1,
-            "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
-        }
-    ]
-
-
 def test_what_a_record_has_not_is_null() -> None:
     [row] = batch(record(0, None)).to_pylist()
     assert (row["key"], row["value"], row["headers"]) == (None, None, None)
@@ -65,21 +40,6 @@ def test_batches_have_the_schema_that_spark_compares_them_with() -> None:
     found = batch(record(0), record(1))
     assert found.schema == arrow.arrow_schema(ALL, include_headers=True)
     assert found.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
-
-
-def test_only_the_columns_asked_for_are_built_in_the_order_asked_for() -> None:
-    requested = StructType().add("offset", "long").add("VALUE", "binary")
-    assert arrow.wanted_columns(arrow.arrow_schema(requested, include_headers=True)) == WantedColumns(
-        offsets=True, timestamps=False, keys=False, values=True, headers=False
-    )
-    assert batch(record(7), record(8), schema=requested).to_pydict() == {"offset": [7, 8], "VALUE": [b"v", b"v"]}
-
-
-def test_columns_of_the_partition_need_nothing_decoded() -> None:
-    requested = StructType().add("topic", "string").add("partition", "integer").add("timestampType", "integer")
-    assert not any(arrow.wanted_columns(arrow.arrow_schema(requested, include_headers=True)))
-    found = batch(record(7), record(8), schema=requested)
-    assert found.to_pydict() == {"topic": ["flights"] * 2, "partition": [3, 3], "timestampType": [0, 0]}
 
 
 def test_a_column_that_may_not_be_null_is_built_as_such() -> None:
@@ -98,18 +58,6 @@ def test_a_column_that_may_not_be_null_is_built_as_such() -> None:
 def test_a_column_that_the_source_has_not_is_named(column: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         arrow.arrow_schema(StructType().add(column, "string"), include_headers=False)
-
-
-def test_records_long_and_short_null_and_empty_keep_their_places() -> None:
-    values = [b"a" * size for size in (0, 1, 12, 13, 5_000)] + [None]
-    headers = [(), (("n" * 20, b"x" * 20), ("ü", b"")), (("s", None),), (), (), (("t", b"y"),)]
-    records = [
-        record(at, value, key=value and value[::-1], headers=each)
-        for at, (value, each) in enumerate(zip(values, headers, strict=True))
-    ]
-    found = batch(*records).to_pydict()
-    assert found["value"] == found["key"] == values
-    assert found["headers"] == [[{"key": name, "value": value} for name, value in each] or None for each in headers]
 
 
 def test_a_time_that_spark_has_no_value_for_becomes_null_and_spares_the_others() -> None:

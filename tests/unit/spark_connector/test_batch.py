@@ -36,11 +36,6 @@ def values(planned: KraftBatchReader) -> list[str]:
     return read
 
 
-def test_everything_is_read_by_default(cluster: FileCluster) -> None:
-    everything = [f"a0-{number}" for number in range(30)] + [f"a1-{number}" for number in range(10)]
-    assert values(reader(cluster)) == everything
-
-
 def test_explicit_offsets_bound_the_read(cluster: FileCluster) -> None:
     bounded = reader(cluster, startingOffsets='{"a": {"0": 28, "1": -2}}', endingOffsets='{"a": {"0": -1, "1": 2}}')
     assert values(bounded) == ["a0-28", "a0-29", "a1-0", "a1-1"]

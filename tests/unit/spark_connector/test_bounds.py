@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kraft.client import TopicPartition
-from spark_connector.bounds import Bound, Edge, ExplicitOffsets, FirstAt, refuse_end_before_start, resolve
+from spark_connector.bounds import Bound, ExplicitOffsets, FirstAt, refuse_end_before_start, resolve
 from spark_connector.given import OptionError
 from spark_connector.offsets import Offsets
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
@@ -31,11 +31,6 @@ def explicit(offsets: Offsets, option: str = "startingOffsets") -> ExplicitOffse
 
 def first_at(timestamps_ms: int | Offsets, *, else_latest: bool = False) -> FirstAt:
     return FirstAt(option="startingOffsetsByTimestamp", timestamps_ms=timestamps_ms, else_latest=else_latest)
-
-
-def test_an_edge_is_looked_up_in_every_partition(cluster: ConnectedFileCluster) -> None:
-    assert resolve(cluster, Edge.EARLIEST, [A0, A1]) == {A0: 2, A1: 0}
-    assert resolve(cluster, Edge.LATEST, [A0, A1]) == {A0: 5, A1: 1}
 
 
 def test_explicit_offsets_stand_and_their_edges_are_looked_up(cluster: ConnectedFileCluster) -> None:
@@ -81,17 +76,3 @@ def test_an_explicit_offset_of_a_partition_that_is_not_read_is_named(cluster: Co
 def test_an_end_before_the_start_is_refused(start: Bound, end: Bound) -> None:
     with pytest.raises(OptionError, match="before"):
         refuse_end_before_start(start, end)
-
-
-@pytest.mark.parametrize(
-    ("start", "end"),
-    [
-        (explicit({A0: 5}), explicit({A0: 5})),
-        (explicit({A0: 5}), explicit({A0: -1})),
-        (first_at(9), first_at({A0: 4})),
-        (first_at(9), explicit({A0: 4})),
-        (Edge.EARLIEST, explicit({A0: 0})),
-    ],
-)
-def test_what_cannot_be_compared_before_it_is_looked_up_is_not_refused(start: Bound, end: Bound) -> None:
-    refuse_end_before_start(start, end)

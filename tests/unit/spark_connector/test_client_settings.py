@@ -2,23 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_connector.client_settings import client_settings, is_client_setting
+from spark_connector.client_settings import client_settings
 from spark_connector.given import Given, OptionError
 
 
 def parsed(**options: str) -> dict[str, str]:
     given = {name.replace("__", "."): value for name, value in options.items()}
     return dict(client_settings(Given(given), list(given)))
-
-
-def test_settings_go_by_kafkas_names_with_either_prefix() -> None:
-    assert parsed(kafka__fetch__max__bytes="500", kraft__request__timeout__ms="9000") == {
-        "fetch.max.bytes": "500",
-        "request.timeout.ms": "9000",
-        "isolation.level": "read_committed",
-    }
-    assert is_client_setting("kafka.fetch.max.bytes")
-    assert not is_client_setting("kafkaconsumer.polltimeoutms")
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "kraft.isolation.level", "kafka.isolation.level"])

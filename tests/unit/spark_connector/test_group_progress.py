@@ -6,35 +6,10 @@ import threading
 import pytest
 
 from kraft.client import TopicPartition
-from spark_connector.group_progress import GroupProgress, generated_group_id
+from spark_connector.group_progress import GroupProgress
 from spark_connector.offsets import Offsets
 
 A0 = TopicPartition("a", 0)
-
-
-def test_a_generated_group_has_the_prefix_and_is_its_own() -> None:
-    assert generated_group_id("billing").startswith("billing-")
-    assert generated_group_id("billing") != generated_group_id("billing")
-
-
-def test_the_newest_offsets_are_committed_and_equal_ones_once() -> None:
-    commits: list[tuple[str, Offsets]] = []
-    is_free = threading.Event()
-
-    def commit(group_id: str, offsets: Offsets) -> None:
-        is_free.wait(10)
-        commits.append((group_id, offsets))
-
-    progress = GroupProgress(commit)
-    progress.show("g", {A0: 1})
-    progress.show("g", {A0: 2})
-    progress.show("g", {A0: 3})
-    is_free.set()
-    progress.stop()
-    assert commits[-1] == ("g", {A0: 3})
-    assert len(commits) <= 3
-    progress.show("g", {A0: 4})
-    assert commits[-1] == ("g", {A0: 3})
 
 
 def test_a_failure_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -83,16 +58,3 @@ def test_flushing_waits_until_all_is_committed() -> None:
     progress.flush()
     assert commits[-1] == {A0: 4}
     progress.stop()
-
-
-def test_stopping_does_not_wait_for_ever() -> None:
-    is_free = threading.Event()
-
-    def commit(group_id: str, offsets: Offsets) -> None:
-        is_free.wait(60)
-
-    progress = GroupProgress(commit)
-    progress.show("g", {A0: 1})
-    progress.stop(timeout_s=0.01)
-    is_free.set()
-    GroupProgress(lambda group_id, offsets: None).stop()

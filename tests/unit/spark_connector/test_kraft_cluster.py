@@ -185,11 +185,6 @@ def test_the_size_of_records_is_that_of_the_first_ones(consumer: FakeConsumer) -
     assert connect().record_bytes(ORDERS_0, 0, 4) is None
 
 
-def test_chunks_come_as_the_client_decoded_them(consumer: FakeConsumer) -> None:
-    consumer.parts = [part(b"one", b"three"), part(b"x", first_offset=3)]
-    assert list(connect().read(ORDERS_0, 0, 4, COLUMNS)) == consumer.parts
-
-
 def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
     chunks = connect().read(ORDERS_0, 0, 4, COLUMNS)

@@ -10,7 +10,6 @@ from kraft.client import TopicPartition
 from spark_connector.offsets import (
     OffsetsError,
     Position,
-    added,
     beginning_of_batch,
     from_topics,
     partitions_from,
@@ -52,16 +51,6 @@ def test_a_position_comes_back_from_the_checkpoint_as_it_was(written: Position) 
     assert Position.from_json(json.loads(json.dumps(written.to_json()))) == written
 
 
-def test_equal_offsets_are_written_as_equal_text_in_whatever_order_they_came() -> None:
-    ten = TopicPartition("a", 10)
-    forwards = {A0: 1, A1: 2, ten: 3, B0: 4}
-    backwards = dict(reversed(forwards.items()))
-    one = Position(offsets=forwards, topic_ids={"a": "x", "b": "y"}).to_json()
-    other = Position(offsets=backwards, topic_ids={"b": "y", "a": "x"}).to_json()
-    assert json.dumps(one) == json.dumps(other)
-    assert list(other["topics"]["a"]) == ["0", "1", "10"]
-
-
 def test_the_end_of_a_batch_says_where_it_begins_if_its_start_does_not() -> None:
     end = Position(offsets={A0: 20, A1: 9}, began={A0: 10}).to_json()
     assert beginning_of_batch(Position(offsets={A0: 15, A1: 7}).to_json(), end) == {A0: 10, A1: 7}
@@ -86,10 +75,6 @@ def test_a_checkpoint_of_version_1_is_read() -> None:
 def test_a_checkpoint_of_another_version_is_refused_with_a_way_out(version: object) -> None:
     with pytest.raises(OffsetsError, match="start it with a new checkpoint"):
         Position.from_json({"version": version, "topics": {}})
-
-
-def test_counts_are_added_by_partition() -> None:
-    assert added({A0: 1, A1: 2}, {A1: 3, B0: 4}) == {A0: 1, A1: 5, B0: 4}
 
 
 NUMBERS = ["-1", "zero", "", "01", "1.0", "2147483648", "9" * 5_000, "\u0661"]

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import pickle
 
 import pytest
 
 from kraft.client import TopicPartition
-from spark_connector.bounds import Edge, ExplicitOffsets, FirstAt
+from spark_connector.bounds import Edge, FirstAt
 from spark_connector.given import OptionError
 from spark_connector.options import SourceOptions, batch_options, shared_options, stream_options
 from spark_connector.patience import Patience
@@ -86,12 +85,6 @@ def test_topics_may_be_given_by_a_pattern_or_by_their_partitions() -> None:
     assert assigned == Assigned(frozenset({TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)}))
 
 
-def test_explicit_offsets_are_read_from_sparks_json() -> None:
-    options = stream_options({**REQUIRED, "startingOffsets": '{"flights": {"0": 12, "1": -2, "2": -1}}'})
-    offsets = {TopicPartition("flights", 0): 12, TopicPartition("flights", 1): -2, TopicPartition("flights", 2): -1}
-    assert options.starting == ExplicitOffsets(option="startingOffsets", offsets=offsets)
-
-
 def test_a_time_for_all_goes_before_times_of_partitions_and_these_before_offsets() -> None:
     given = {**REQUIRED, "startingOffsets": "earliest", "endingOffsets": "latest"}
     assert batch_options(given).starting is Edge.EARLIEST
@@ -111,11 +104,6 @@ def test_a_time_for_all_goes_before_times_of_partitions_and_these_before_offsets
     assert batch_options(given).ending == FirstAt(option="endingTimestamp", timestamps_ms=2000, else_latest=True)
 
 
-def test_a_prefix_is_for_a_group_of_the_querys_own() -> None:
-    assert stream_options({**REQUIRED, "groupIdPrefix": "billing"}).group_id_prefix == "billing"
-    assert stream_options({**REQUIRED, "groupIdPrefix": "billing", "kraft.group.id": "g"}).group_id_prefix is None
-
-
 def test_retries_may_give_a_cluster_more_time_and_never_less() -> None:
     def patience(**options: str) -> Patience:
         return stream_options(
@@ -132,11 +120,6 @@ def test_options_of_streams_are_logged_for_a_batch_and_not_ignored_in_silence(ca
         batch_options({**REQUIRED, "maxOffsetsPerTrigger": "5", "maxTriggerDelay": "1m"})
     assert "option not used: maxOffsetsPerTrigger is for streams" in caplog.text
     assert "option not used: maxTriggerDelay is for streams" in caplog.text
-
-
-def test_options_survive_the_way_to_a_worker() -> None:
-    options = batch_options({**REQUIRED, "startingOffsets": '{"flights": {"0": 12}}'})
-    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 - the bytes are our own
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,6 @@ def progress(*sources: dict[str, Any], name: str | None = "flights") -> Streamin
     )
 
 
-def test_lag_is_what_each_partition_has_beyond_the_end_of_the_batch() -> None:
-    [found] = progress_of(progress(source(offsets(20, 10), offsets(25, 10))))
-    assert (found.lag, found.total_lag) == ({P0: 5, P1: 0}, 5)
-    assert (found.query_name, found.batch_id, found.records) == ("flights", 7, 30)
-    assert (found.records_per_s, found.arriving_per_s) == (60.0, 15.0)
-
-
 def test_a_partition_that_was_added_since_lags_by_all_its_records() -> None:
     latest = json.dumps({"version": 2, "topics": {"a": {"0": 20, "1": 10, "2": 4}}})
     [found] = progress_of(progress(source(offsets(20, 10), latest)))

@@ -36,36 +36,13 @@ def read_offsets(cluster: ConnectedFileCluster, start: int, end: int, losses: Lo
     return [offset for chunk in chunks for offset in offsets_of(chunk)]
 
 
-def test_every_partition_with_something_to_read_gets_one_range() -> None:
-    planned = ranges.plan({A0: 3, A1: 5, A2: 0}, {A0: 9, A1: 5, A2: 1})
-    assert planned == [
-        ranges.OffsetRange(partition=A0, start=3, end=9),
-        ranges.OffsetRange(partition=A2, start=0, end=1),
-    ]
-
-
 def test_a_partition_added_since_is_read_from_its_first_record() -> None:
     assert ranges.plan({A0: 3}, {A0: 3, A1: 2}) == [ranges.OffsetRange(partition=A1, start=0, end=2)]
-
-
-def test_an_end_before_the_beginning_plans_nothing() -> None:
-    assert ranges.plan({A0: 9}, {A0: 3}) == []
 
 
 def test_a_range_survives_the_way_to_a_worker() -> None:
     wanted = ranges.OffsetRange(partition=A0, start=3, end=9)
     assert pickle.loads(pickle.dumps(wanted)) == wanted  # noqa: S301 - the bytes are our own
-
-
-def test_exactly_the_range_is_read(cluster: FileCluster) -> None:
-    assert read_offsets(cluster([]), 3, 17, LossPolicy(fail=True)) == list(range(3, 17))
-
-
-def test_records_deleted_before_they_were_read_fail_the_query_by_name(cluster: FileCluster) -> None:
-    cluster.delete_records_before("a", 0, 8)
-    with pytest.raises(DataLoss, match="offsets 3 to 7 of a-0 were deleted before they were read") as lost:
-        read_offsets(cluster([]), 3, 17, LossPolicy(fail=True))
-    assert "failOnDataLoss=false" in str(lost.value)
 
 
 def test_lost_records_are_skipped_counted_and_logged_when_that_is_allowed(
@@ -157,17 +134,6 @@ class GrowingCluster(ConnectedFileCluster):
             self.behind -= 1
             return {partition: offset - 5 for partition, offset in found.items()}
         return found
-
-
-def test_a_range_that_goes_past_the_end_of_the_log_is_answered_by_the_policy_and_not_waited_for(
-    cluster: FileCluster,
-) -> None:
-    with pytest.raises(DataLoss, match="a-0 ends at offset 20, offsets 20 to 24 are lost"):
-        read_offsets(cluster([]), 18, 25, LossPolicy(fail=True))
-    losses = LossPolicy(fail=False)
-    assert read_offsets(cluster([]), 18, 25, losses) == [18, 19]
-    assert losses.take() == {A0: 5}
-    assert losses.take() == {}
 
 
 def test_an_end_that_is_behind_for_a_moment_is_no_loss(cluster: FileCluster) -> None:

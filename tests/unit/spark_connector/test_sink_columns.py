@@ -102,11 +102,6 @@ def test_rows_go_to_the_topic_and_the_partition_of_their_columns_in_their_order(
     ]
 
 
-def test_the_option_counts_more_than_the_column() -> None:
-    (rows,) = written("orders", value=["1"], topic=["a"])
-    assert rows.topic == "orders"
-
-
 def test_headers_keep_their_order_and_may_be_null() -> None:
     headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, []], HEADERS)
     (rows,) = written("orders", value=["1", "2", "3"], headers=headers)

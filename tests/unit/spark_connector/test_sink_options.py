@@ -64,8 +64,3 @@ def test_a_wrong_option_is_refused_in_one_line(options: dict[str, str], error: s
     with pytest.raises(OptionError, match=error) as refused:
         sink_options(options)
     assert "\n" not in str(refused.value)
-
-
-def test_at_least_once_may_have_other_acks() -> None:
-    given = {"delivery.guarantee": "at-least-once", "kafka.acks": "1", "kafka.enable.idempotence": "false"}
-    assert dict(sink_options({**SERVERS, **given}).settings)["acks"] == "1"

@@ -9,7 +9,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from spark_connector import KraftDataSource
-from spark_connector.arrow import source_schema
 from spark_connector.connector import Connector
 from spark_connector.given import OptionError
 
@@ -18,11 +17,6 @@ OPTIONS = {"bootstrap.servers": "localhost:9094", "subscribe": "flights"}
 
 def test_spark_knows_the_source_as_kraft() -> None:
     assert KraftDataSource.name() == "kraft"
-
-
-def test_headers_are_a_column_when_they_are_asked_for() -> None:
-    assert KraftDataSource(OPTIONS).schema() == source_schema(include_headers=False)
-    assert KraftDataSource({**OPTIONS, "includeHeaders": "true"}).schema() == source_schema(include_headers=True)
 
 
 def test_a_wrong_option_is_named_when_the_source_is_loaded() -> None:

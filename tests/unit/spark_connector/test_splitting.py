@@ -21,27 +21,8 @@ def parts(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
     return [(each.partition.partition, each.start, each.end) for each in ranges]
 
 
-def test_without_options_one_task_reads_one_partition() -> None:
-    assert split(ranges_of(10, 20), None, None) == ranges_of(10, 20)
-
-
-def test_a_range_above_the_maximum_is_split_into_equal_parts() -> None:
-    assert parts(split(ranges_of(10, 3), None, 4)) == [(0, 100, 103), (0, 103, 106), (0, 106, 110), (1, 100, 103)]
-
-
-def test_a_large_range_is_split_until_there_are_about_enough() -> None:
-    assert parts(split(ranges_of(100), 3, None)) == [(0, 100, 133), (0, 133, 166), (0, 166, 200)]
-    assert len(split(ranges_of(100, 100), 2, None)) == 2
-    assert len(split(ranges_of(1, 1_000, 1_000), 7, None)) == 7
-
-
 def test_small_ranges_stay_whole() -> None:
     assert parts(split(ranges_of(1, 90), 3, None)) == [(0, 100, 101), (1, 100, 145), (1, 145, 190)]
-
-
-def test_no_part_is_empty() -> None:
-    assert len(split(ranges_of(2), 50, None)) == 2
-    assert split([], 50, 1) == []
 
 
 @given(st.lists(st.integers(1, 10_000), max_size=12), st.none() | st.integers(1, 60), st.none() | st.integers(100, 900))

@@ -4,36 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMinRows
 
-from spark_connector import subscription
-from spark_connector.cluster import TopicMissing
 from spark_connector.data_loss import DataLoss
-from spark_connector.offsets import Offsets
 from spark_connector.patience import Patience
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 from tests.unit.spark_connector.stream_reading import A0, A1, at, end_of, reader, topics, values
-
-
-def test_a_latest_start_does_not_move_when_spark_asks_again(cluster: FileCluster) -> None:
-    stream = reader(cluster, startingOffsets="latest")
-    assert topics(stream.initialOffset()) == {"a": {"0": 30, "1": 10}}
-    cluster.append("a", 0, ["later"])
-    assert topics(stream.initialOffset()) == {"a": {"0": 30, "1": 10}}
-
-
-def test_the_first_batch_is_read_again_as_it_was_although_latest_has_moved(cluster: FileCluster) -> None:
-    first_run = reader(cluster, startingOffsets="latest")
-    start = first_run.initialOffset()
-    cluster.append("a", 0, ["first"])
-    end = first_run.latestOffset(start, ReadAllAvailable())
-    cluster.append("a", 0, ["second"])
-    after_a_crash = reader(cluster, startingOffsets="latest")
-    assert values(after_a_crash, after_a_crash.initialOffset(), end) == ["first"]
-    then = after_a_crash.latestOffset(end, ReadAllAvailable())
-    assert values(after_a_crash, end, then) == ["second"]
-    assert after_a_crash.latestOffset(then, ReadAllAvailable()) == then
-    assert values(after_a_crash, end, end) == []
 
 
 @pytest.mark.parametrize(
@@ -58,30 +34,7 @@ def test_an_empty_first_batch_stays_empty_whatever_the_next_run_starts_with(
     assert values(other_run, end, end_of(other_run, end)) == ["new"]
 
 
-def test_an_earliest_start_is_the_first_record_that_is_still_there(cluster: FileCluster) -> None:
-    cluster.delete_records_before("a", 0, 4)
-    assert topics(reader(cluster).initialOffset()) == {"a": {"0": 4, "1": 0}}
-
-
-def test_a_missing_topic_is_named_at_the_start(cluster: FileCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription, "MISSING_TOPIC_GRACE_S", 0.0)
-    with pytest.raises(TopicMissing, match="'absent'"):
-        reader(cluster, subscribe="absent").initialOffset()
-
-
 # --- limits ---------------------------------------------------------------------------------------------------
-
-
-def test_without_a_limit_a_batch_takes_what_there_is(cluster: FileCluster) -> None:
-    stream = reader(cluster)
-    assert stream.getDefaultReadLimit() == ReadAllAvailable()
-    assert topics(end_of(stream, at(0, 0))) == {"a": {"0": 30, "1": 10}}
-
-
-def test_the_trigger_limit_is_shared_out_over_the_partitions(cluster: FileCluster) -> None:
-    stream = reader(cluster, maxOffsetsPerTrigger="20")
-    assert stream.getDefaultReadLimit() == ReadMaxRows(20)
-    assert topics(stream.latestOffset(at(0, 0), ReadMaxRows(20))) == {"a": {"0": 15, "1": 5}}
 
 
 def test_the_trigger_limit_may_be_one_of_bytes(cluster: FileCluster) -> None:
@@ -105,19 +58,6 @@ def test_a_trigger_waits_for_the_fewest_records_but_not_the_first_one(cluster: F
     assert reader(cluster, minOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMinRows(5)
 
 
-def test_available_now_does_not_wait_for_the_fewest_records(cluster: FileCluster) -> None:
-    stream = reader(cluster, minOffsetsPerTrigger="5")
-    stream.prepareForTriggerAvailableNow()
-    first = end_of(stream, at(27, 10))
-    assert topics(first) == {"a": {"0": 30, "1": 10}}
-    assert end_of(stream, first) == first
-
-
-def test_a_trigger_that_asks_for_everything_ignores_the_limits(cluster: FileCluster) -> None:
-    stream = reader(cluster, maxOffsetsPerTrigger="20", maxBytesPerTrigger="1")
-    assert topics(stream.latestOffset(at(0, 0), ReadAllAvailable())) == {"a": {"0": 30, "1": 10}}
-
-
 def test_a_read_limit_that_the_source_never_asked_for_is_refused(cluster: FileCluster) -> None:
     with pytest.raises(NotImplementedError, match="ReadMinRows"):
         reader(cluster).latestOffset(at(0, 0), ReadMinRows(5))
@@ -133,23 +73,6 @@ def test_a_batch_is_split_into_the_tasks_that_were_asked_for(cluster: FileCluste
     stream = reader(cluster, minPartitions="4", maxRecordsPerPartition="16")
     assert len(stream.partitions(at(0, 0), at(30, 10))) == 5
     assert len(values(stream, at(0, 0), at(30, 10))) == 40
-
-
-def test_nothing_new_gives_the_very_offset_that_spark_started_from(cluster: FileCluster) -> None:
-    assert end_of(reader(cluster), at(30, 10)) == at(30, 10)
-
-
-def test_available_now_ends_at_what_was_there_when_it_began(cluster: FileCluster) -> None:
-    stream = reader(cluster, maxOffsetsPerTrigger="20")
-    stream.prepareForTriggerAvailableNow()
-    cluster.append("a", 0, ["later"] * 100)
-    cluster.create_topic("a", partitions=3)
-    cluster.append("a", 2, ["later"])
-    position, steps = at(0, 0), 0
-    while (end := stream.latestOffset(position, ReadMaxRows(20))) != position:
-        position, steps = end, steps + 1
-    assert topics(position) == {"a": {"0": 30, "1": 10}}
-    assert steps == 2
 
 
 def test_available_now_reads_a_topic_that_the_broker_did_not_know_at_first(
@@ -205,14 +128,6 @@ def test_an_idle_stream_looks_up_offsets_only_until_it_is_time_to_look_for_new_p
         end_of(stream, before)
 
 
-def test_a_checkpoint_of_version_1_continues_as_one_with_topic_ids(cluster: FileCluster) -> None:
-    stream = reader(cluster)
-    end = end_of(stream, at(28, 10))
-    assert values(stream, at(28, 10), end) == ["a0-28", "a0-29"]
-    assert end["version"] == 2
-    assert end["ids"] == {"a": (cluster.directory / "a" / "topic-id").read_text()}
-
-
 # --- the consumer group ---------------------------------------------------------------------------------------
 
 
@@ -251,18 +166,6 @@ def test_another_prefix_gives_a_query_another_group(cluster: FileCluster) -> Non
     again = reader(cluster, groupIdPrefix="invoices")
     assert end_of(again, first)["group"].startswith("invoices-")
     again.stop()
-    stream.stop()
-
-
-def test_a_group_that_cannot_be_committed_to_does_not_disturb_the_query(
-    cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: ConnectedFileCluster, group_id: str, offsets: Offsets) -> None:
-        raise OSError("no coordinator")
-
-    monkeypatch.setattr(ConnectedFileCluster, "commit_offsets", refuse)
-    stream = reader(cluster, **{"kafka.group.id": "billing"})
-    assert topics(end_of(stream, at(0, 0))) == {"a": {"0": 30, "1": 10}}
     stream.stop()
 
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import pytest
 
 from kraft.client import TopicPartition
 from spark_connector import subscription as module
-from spark_connector.cluster import Topic, TopicMissing
+from spark_connector.cluster import TopicMissing
 from spark_connector.subscription import Assigned, Pattern, Topics, at_start, partitions_of
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 
@@ -44,15 +43,6 @@ def test_what_is_missing_at_the_start_is_named(
         at_start(subscription, connected)
 
 
-def test_a_topic_that_a_young_broker_does_not_know_yet_is_waited_for(
-    connected: ConnectedFileCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = [{}, {"a": Topic(topic_id="x", partitions=(0,))}]
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    monkeypatch.setattr(ConnectedFileCluster, "topics", lambda self, names: answers.pop(0))
-    assert partitions_of(at_start(Topics(("a",)), connected)) == [A0]
-
-
 def test_a_pattern_matches_whole_names_and_no_internal_topic(
     connected: ConnectedFileCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,10 +55,3 @@ def test_a_pattern_matches_whole_names_and_no_internal_topic(
 
 def test_a_pattern_without_a_topic_reads_nothing_until_there_is_one(connected: ConnectedFileCluster) -> None:
     assert at_start(Pattern("z.*"), connected) == {}
-
-
-def test_only_the_assigned_partitions_are_read(connected: ConnectedFileCluster) -> None:
-    assigned = Assigned(frozenset({A1, B0}))
-    assert partitions_of(at_start(assigned, connected)) == [A1, B0]
-    assert assigned.includes(A1)
-    assert not assigned.includes(A0)
