@@ -255,6 +255,15 @@ def test_a_subscription_that_changes_while_the_member_joins_is_joined_with() -> 
     assert subscription_of(sent(member, 2)).topics == {"returns"}
 
 
+def test_a_subscription_that_changes_while_the_member_joins_again_is_joined_with() -> None:
+    member = member_with()
+    refuse(member, ErrorCode.REBALANCE_IN_PROGRESS, 3_000)
+    sent(member, 3_001)
+    member.subscribe(frozenset({"returns"}))
+    member.answered(joined(generation=2), 3_002)
+    assert subscription_of(sent(member, 3_003)) == MemberSubscription(topics=frozenset({"returns"}), generation=2)
+
+
 def test_a_rebalance_during_a_sync_begins_it_again() -> None:
     member = subscribed()
     exchange(member, joined())
