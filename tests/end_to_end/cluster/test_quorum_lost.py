@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import pytest
@@ -124,17 +125,19 @@ def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluste
         cluster.node(node_id).kill()
     lost_since(cluster)
     bootstrap = ("--bootstrap-server", _node_1(cluster))
-    listed = run("groups", "list", "--timeout-ms", "4000", *bootstrap)
-    consumed = run("consume", "orders", "--partition", str(led_by[2]), "--from-beginning", *bootstrap)
-    for command in (listed, consumed):
+    with ThreadPoolExecutor() as together:
+        listing = together.submit(run, "groups", "list", "--timeout-ms", "4000", *bootstrap)
+        partition = ("--partition", str(led_by[2]))
+        consuming = together.submit(run, "consume", "orders", *partition, "--from-beginning", *bootstrap)
+        # The member finds no coordinator, and waits for one: it polls until it has read nothing for so long.
+        joining = together.submit(run, "consume", "orders", "--group", "readers", "--timeout-ms", "6000", *bootstrap)
+    for command in (listing.result(), consuming.result()):
         said = command.stderr.strip().splitlines()
         assert command.returncode == 1
         assert "reaches 1 of 3 voters" in said[0]
         assert said[-1].startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
-    # The member finds no coordinator, and waits for one: it polls until it has read nothing for so long.
-    joining = run("consume", "orders", "--group", "readers", "--timeout-ms", "6000", *bootstrap)
-    assert "reaches 1 of 3 voters" in joining.stderr, joining.stderr
-    with running("kraft", "produce", "orders", "--partition", str(led_by[2]), *bootstrap) as producing:
+    assert "reaches 1 of 3 voters" in joining.result().stderr, joining.result().stderr
+    with running("kraft", "produce", "orders", *partition, *bootstrap) as producing:
         producing.stdin.write(b"x\n")
         assert b"reaches 1 of 3 voters" in producing.stderr.readline()
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -113,7 +114,8 @@ def start_and_lose(machine: Machine, *, killed: tuple[int, ...], lost: tuple[int
     """Start the three nodes, kill some, and delete and format the directories of some of these."""
     for config in machine.configs:
         assert run("storage", "format", "-c", config).returncode == 0
-    pids = [machine.start(config)[1] for config in machine.configs]
+    with ThreadPoolExecutor() as together:  # Each waits for the others.
+        pids = [pid for _, pid in together.map(machine.start, machine.configs)]
     for node_id in killed:
         process = psutil.Process(pids[node_id - 1])
         process.kill()

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.local.launching import KRAFT
 from kraft.model.errors import KraftError
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
+from tests.support import command_line
 from tests.support.waiting import until
 
 README = Path(__file__).parents[3] / "README.md"
@@ -59,10 +60,8 @@ class Nodes:
         return f"127.0.0.1:{self._ports[node][1]}"
 
     def kraft(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [*KRAFT, *arguments]
-        return subprocess.run(
-            command, cwd=self.directory, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
-        )
+        with chdir(self.directory):
+            return command_line.run(*arguments)
 
     def run_script(self, script: str) -> None:
         """Run a script of the shell that has this cluster as kraft's."""
