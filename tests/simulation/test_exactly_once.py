@@ -51,7 +51,7 @@ def test_a_seed_replays_exactly() -> None:
         (transactions_weakened.taking_over_open_transactions, Invariant.MARKER_HAS_THE_EPOCH, 5),
         (transactions_weakened.aborting_without_fence, Invariant.MARKER_HAS_THE_EPOCH, 0),
         (transactions_weakened.completing_after_the_first_marker, Invariant.ALL_OR_NOTHING, 0),
-        (transactions_weakened.loading_without_timers, Invariant.STABLE_MOVES, 50),
+        (transactions_weakened.loading_without_timers, Invariant.STABLE_MOVES, 43),
         (transactions_weakened.replying_at_once, Invariant.EXACTLY_ONCE, 25),
         (offsets_weakened.counting_at_once, Invariant.EXACTLY_ONCE, 0),
         (offsets_weakened.committing_aborted_offsets, Invariant.EXACTLY_ONCE, 0),

@@ -89,8 +89,8 @@ def next_group(groups: Sequence[str], share: Share) -> str:
     the quickest keeps those that kill nodes, which are long, from meeting in all workers at once: their elections
     would take each other's processor time.
     """
-    with_nodes = [group for group in groups if group in SHARED or group.startswith(_END_TO_END)]
-    computing = [group for group in groups if group not in with_nodes]
+    with_nodes = [group for group in groups if _has_nodes(group)]
+    computing = [group for group in groups if not _has_nodes(group)]
     match share:
         case Share.COMPUTING if computing:
             return computing[0]
@@ -98,6 +98,10 @@ def next_group(groups: Sequence[str], share: Share) -> str:
             return with_nodes[0]
         case _:
             return with_nodes[-1] if with_nodes else computing[0]
+
+
+def _has_nodes(group: str) -> bool:
+    return group in SHARED or group.startswith(_END_TO_END)
 
 
 def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
