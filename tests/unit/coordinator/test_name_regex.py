@@ -97,7 +97,7 @@ def test_syntax_of_re2(text: str, matched: list[str]) -> None:
         ("a{1001}", "invalid repetition size"),
         ("[^a]{1000}" * 2, "pattern too large"),
         ("(" * 1_000, "missing )"),
-        ("(" * 500 + "\0\n", "missing )"),
+        ("\n\0(", "missing )"),
         (r"\pN" * 101, r"more than 100 classes such as \pL"),
         ("a" * (LENGTH_MAX + 1), "1025 characters"),
     ],
