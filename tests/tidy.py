@@ -42,7 +42,7 @@ PAIR: Final = " ~ "
 
 TABLES: Final = frozenset(
     {
-        "kraft/server/broker/handlers.py",
+        "kraft/server/broker/apis.py",
         "kraft/server/controller/quorum_controller.py",
         "kraft/server/kafka_listener/kafka_admin_apis.py",
     }

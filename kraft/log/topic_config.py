@@ -18,8 +18,8 @@ from kraft.log.format.record_batch import HEADER_BYTES
 from kraft.model.config_types import (
     INT32_MAX,
     INT64_MAX,
+    ConfigValueKind,
     IntegerBetween,
-    Kind,
     ListOf,
     NumberBetween,
     OneOf,
@@ -73,7 +73,7 @@ class ConfigKey:
 
     key: str
     server_keys: tuple[ServerKey, ...]
-    kind: Kind[Value]
+    kind: ConfigValueKind[Value]
     default: str
     documentation: str
 
@@ -103,7 +103,7 @@ class ConfigKey:
         return number if number < 0 else number * server_key.unit
 
 
-def topic_key(key: str, kind: Kind[T], documentation: str, *, default: T, server_keys: tuple[str, ...]) -> T:
+def topic_key(key: str, kind: ConfigValueKind[T], documentation: str, *, default: T, server_keys: tuple[str, ...]) -> T:
     """Declare the field of TopicConfig for a key. The last word of a server key is its unit, if it has one."""
     units = {"hours": _HOUR_MS, "minutes": _MINUTE_MS}
     declared = ConfigKey(

@@ -27,7 +27,7 @@ _TEXT_BYTES_MAX: Final = 100
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
-class Kind(Protocol[T_co]):
+class ConfigValueKind(Protocol[T_co]):
     @property
     def type(self) -> ConfigType: ...
 

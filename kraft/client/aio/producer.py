@@ -16,7 +16,7 @@ from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.receipts import CallReceipt, DeliveryReceipt
 from kraft.client.aio.sender import Sender
-from kraft.client.aio.transactions import Transactions
+from kraft.client.aio.transactions import TransactionCalls
 from kraft.client.cluster.network import Network
 from kraft.client.model.arguments import checked_bytes, checked_headers, checked_timestamp, checked_topic
 from kraft.client.model.errors import ClientClosed, RecordTooLarge, TransactionConflict
@@ -76,14 +76,14 @@ class Producer:
         self._sticky = StickyPartitioner(self._network.entropy.below)
         self._sender: Sender | None = None
         self._state: ProducerTransactions | None = None
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionCalls | None = None
         if (transactional_id := self._settings.transactional_id) is not None:
             self._state = ProducerTransactions(
                 transactional_id,
                 self._settings.transaction_timeout_ms,
                 is_temporary=self._settings.transactional_id_temporary,
             )
-            self._transactions = Transactions(transactional_id, self._state, self._started, self._network.clock)
+            self._transactions = TransactionCalls(transactional_id, self._state, self._started, self._network.clock)
         self._when_dropped: weakref.finalize[..., Any] | None = None
         self._is_closed = False
 
@@ -349,7 +349,7 @@ class Producer:
             await transactions.abort_after(error, number, self.block_ms(timeout_ms))
             raise
 
-    def transactions_for(self, call: str) -> Transactions:
+    def transactions_for(self, call: str) -> TransactionCalls:
         """Return what carries out calls about transactions. Raises TransactionConflict without transactional.id."""
         if self._transactions is None:
             raise TransactionConflict(f"{call}: the producer has no transactions; give transactional.id")
@@ -425,7 +425,9 @@ class Producer:
         """Return what aborts the open transaction, without this producer; None without transactional.id."""
         if self._state is None or self._settings.transactional_id is None:
             return None
-        transactions = Transactions(self._settings.transactional_id, self._state, lambda: sender, self._network.clock)
+        transactions = TransactionCalls(
+            self._settings.transactional_id, self._state, lambda: sender, self._network.clock
+        )
         return partial(transactions.abort_open, CLOSE_AFTER_ERROR_MS)
 
     def _new_future(self) -> asyncio.Future[Any]:

@@ -32,7 +32,7 @@ from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest
 
 
-class Transactions:
+class TransactionCalls:
     """The calls about transactions of one producer."""
 
     def __init__(

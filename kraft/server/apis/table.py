@@ -1,6 +1,6 @@
 """The table of APIs, of both protocols. The rows are in one file for each family, under Kafka's names.
 
-Families that are not in it yet are registered in `kraft/server/broker/handlers.py`.
+Families that are not in it yet are registered in `kraft/server/broker/apis.py`.
 """
 
 from __future__ import annotations

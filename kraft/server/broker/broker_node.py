@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import LogDirectory
 from kraft.rpc.call import Served
+from kraft.server.broker.apis import BrokerApis
+from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.coordinators import BrokerCoordinators
-from kraft.server.broker.handlers import BrokerApis
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
-from kraft.server.broker.parts import BrokerParts
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
@@ -42,7 +42,7 @@ class BrokerNode:
         self._logs = BrokerLogs(config, storage, world, self._metadata.exists)
         self._waiting_appends = WaitingAppends()
         self._coordinators = BrokerCoordinators(
-            BrokerParts(config, world, self._metadata, self._logs, self._waiting_appends)
+            CoordinatorServices(config, world, self._metadata, self._logs, self._waiting_appends)
         )
         self._replicas = BrokerReplicas(
             config, world, self._metadata, self._logs, role_changed=self._coordinators.role_changed

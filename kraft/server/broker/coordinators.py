@@ -8,7 +8,7 @@ from kraft.coordinator.name_regex import regex_error
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.find_coordinator import CoordinatorType
-from kraft.server.broker.parts import BrokerParts
+from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.transactions import BrokerTransactions
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.group_kind import group_kind, group_shard_settings, host_settings
@@ -23,8 +23,8 @@ from kraft.server.replica.partition import Partition
 
 
 class BrokerCoordinators:
-    def __init__(self, parts: BrokerParts) -> None:
-        config, world, metadata, _, waiting_appends = parts
+    def __init__(self, services: CoordinatorServices) -> None:
+        config, world, metadata, _, waiting_appends = services
         self._image = image = metadata.image
         controllers, fatal = metadata.controllers, world.fatal
         offsets = InternalTopic(OFFSETS_TOPIC, offsets_topic, config, image, controllers, fatal)
@@ -43,7 +43,7 @@ class BrokerCoordinators:
             fatal=fatal,
         )
         self.transactions = BrokerTransactions(
-            parts, create_offsets_topic=offsets.create, append_group_marker=self.groups.append_marker
+            services, create_offsets_topic=offsets.create, append_group_marker=self.groups.append_marker
         )
         self.groups.verification = OffsetVerification(
             self.transactions.verifier.verify_one, is_enabled=config.transaction_verification.enabled

@@ -13,7 +13,7 @@ from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from kraft.rpc.peers import PeerConnections, Unreachable
-from kraft.server.broker.parts import BrokerParts
+from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.cluster.producer_ids import ProducerIds
 from kraft.server.config.values import GRPC, host_and_port
 from kraft.server.coordinator.calls_in_service import while_in_service
@@ -43,9 +43,13 @@ CALL_S_MAX: Final = 5.0
 
 class BrokerTransactions:
     def __init__(
-        self, parts: BrokerParts, *, create_offsets_topic: Callable[[], None], append_group_marker: AppendGroupMarker
+        self,
+        services: CoordinatorServices,
+        *,
+        create_offsets_topic: Callable[[], None],
+        append_group_marker: AppendGroupMarker,
     ) -> None:
-        config, world, metadata, logs, waiting_appends = parts
+        config, world, metadata, logs, waiting_appends = services
         self._config = config
         self._world = world
         self._image = metadata.image

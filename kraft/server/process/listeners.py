@@ -18,7 +18,7 @@ from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.served_frames import ServedFrames
 from kraft.rpc.services import CALLS_MAX, SERVER_OPTIONS, Service
-from kraft.server.broker.handlers import BrokerApis
+from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.identity.credentials import NodeCredentials

@@ -4,9 +4,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraft.model.config_types import IntegerBetween, Kind, ListOf, NumberBetween, OneOf, TrueOrFalse, Value, text_of
+from kraft.model.config_types import (
+    ConfigValueKind,
+    IntegerBetween,
+    ListOf,
+    NumberBetween,
+    OneOf,
+    TrueOrFalse,
+    Value,
+    text_of,
+)
 
-KINDS: list[Kind[Value]] = [
+KINDS: list[ConfigValueKind[Value]] = [
     IntegerBetween(least=-1, most=2**63 - 1),
     NumberBetween(least=0, most=1),
     TrueOrFalse(),
@@ -17,7 +26,7 @@ KINDS: list[Kind[Value]] = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 @given(text=st.text(max_size=30) | st.from_regex(r"[-+0-9.eE_ ,a-z]{0,30}"))
-def test_any_text_is_read_or_refused_with_what_is_wanted(kind: Kind[Value], text: str) -> None:
+def test_any_text_is_read_or_refused_with_what_is_wanted(kind: ConfigValueKind[Value], text: str) -> None:
     try:
         value = kind.read(text)
     except ValueError as error:

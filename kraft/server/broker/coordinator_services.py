@@ -1,4 +1,4 @@
-"""The parts of a broker that its coordinators stand on."""
+"""What the coordinators of a broker stand on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.waiting_appends import WaitingAppends
 
 
-class BrokerParts(NamedTuple):
+class CoordinatorServices(NamedTuple):
     config: NodeConfig
     world: NodeWorld
     metadata: BrokerMetadata
