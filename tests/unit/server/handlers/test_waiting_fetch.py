@@ -13,9 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartitionResult
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers import fetch_results
 from kraft.server.handlers.fetch import FetchHandler, Room
+from kraft.server.handlers.fetch_results import FetchResults, PartitionRead, ReadBounds
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replica_log import ReplicaLog
@@ -208,6 +210,27 @@ async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its
     assert values(await waiting) == [["new"]]
 
 
+async def test_what_changes_while_partitions_are_read_again_is_not_missed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is read in a turn of its own, and the first one changes once more when its turn is over."""
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+    held = [committed(broker, number=number) for number in range(20)]
+    size, loop = len(batch("a")), asyncio.get_running_loop()
+    wanted = request(*[asking(number=number) for number in range(20)], max_wait_ms=60_000, min_bytes=2 * size)
+    reads = Reads(monkeypatch)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    began = loop.time()
+    append(broker, held[0], "a")
+    for _ in range(50):
+        if ["a"] not in reads.found:
+            await asyncio.sleep(0)
+    append(broker, held[0], "b")
+    assert values(await waiting)[0] == ["a", "b"]
+    assert loop.time() == began
+
+
 async def test_a_wait_that_is_over_ends_though_changes_go_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking at the partitions takes several turns of the loop, and in each of them one changes."""
     monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
@@ -251,6 +274,20 @@ async def test_without_room_no_records_are_kept_and_they_are_read_again(
     unread.note("who does not read", 0)
     assert values(await waiting) == [[LARGE, LARGE]]
     assert reads.found == [[LARGE], [LARGE, LARGE]]
+
+
+def test_a_result_that_replaces_another_takes_its_room() -> None:
+    """Records are dropped if the aborted transactions among them cannot be looked up in time."""
+
+    def read(records: bytes) -> PartitionRead:
+        result = FetchPartitionResult(topic="orders", partition=0, error_code=ErrorCode.NONE, records=records)
+        return PartitionRead(result, None, ReadBounds(100, at_least_one=True))
+
+    results = FetchResults(request(asking(), asking(number=1)), 100)
+    results.add(read(b"ten bytes."))
+    results.add(read(b"five."))
+    results.replace(0, read(b""))
+    assert results.found_bytes == 5
 
 
 async def test_no_more_is_read_than_there_is_room_for_and_a_batch_always(broker: Broker) -> None:
