@@ -42,7 +42,8 @@ class KraftCluster:
         self._timeout_ms = None
         return {
             name: Topic(
-                topic_id=str(topic.topic_id), partitions=tuple(sorted(each.partition for each in topic.partitions))
+                topic_id=str(topic.topic_id),
+                partitions=tuple(sorted(each.partition_index for each in topic.partitions)),
             )
             for name, topic in found.items()
         }

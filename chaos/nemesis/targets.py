@@ -66,7 +66,7 @@ class Targets:
                 partitions = [each for each in described[0].metadata.partitions if each.leader_id in running]
                 if partitions:
                     chosen = self._chance.choice(partitions)
-                    return chosen.leader_id, chosen.isr
+                    return chosen.leader_id, list(chosen.isr_nodes)
             except (KraftError, Unreachable):
                 pass  # Asked again below: the next node may know.
             time.sleep(_PAUSE_S)

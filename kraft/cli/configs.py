@@ -332,8 +332,8 @@ def _names(admin: Admin, kind: EntityType) -> list[str]:
         return [group.group_id for group in admin.list_groups()]
     cluster = admin.describe_cluster()
     if kind is EntityType.BROKERS:
-        return [str(broker.broker_id) for broker in sorted(cluster.brokers, key=lambda each: each.broker_id)]
-    return sorted(topic.topic for topic in cluster.topics)
+        return [str(broker.node_id) for broker in sorted(cluster.brokers, key=lambda each: each.node_id)]
+    return sorted(topic.name or "" for topic in cluster.topics)
 
 
 # --- describing ------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def current_plan(admin: Admin, broker_id: int) -> list[ReplicaMovePlan]:
         if broker_id in ongoing.removing_replicas
     }
     partitions = [
-        (TopicPartition(topic.metadata.topic, state.partition), tuple(state.replicas))
+        (TopicPartition(topic.topic, state.partition_index), state.replica_nodes)
         for topic in admin.describe_topics()
         for state in topic.metadata.partitions
     ]

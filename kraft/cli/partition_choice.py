@@ -31,13 +31,12 @@ def chosen_partitions(
     name = optional_topic_name(positional, topic)
     if partition is not None:
         return [one_partition(positional, topic, partition)]
-    if name is None:
-        topics = admin.describe_cluster().topics
-    else:
-        topics = [each.metadata for each in admin.describe_topics([name])]
+    if name is not None:
+        # Raises it for a topic that does not exist.
+        admin.describe_topics([name])
     return sorted(
-        TopicPartition(each.topic, found.partition)
-        for each in topics
-        for found in each.partitions
-        if broker_id is None or broker_id in found.replicas
+        TopicPartition(topic, each.partition_index)
+        for topic, found in admin.find_topics(None if name is None else [name]).items()
+        for each in found.partitions
+        if broker_id is None or broker_id in each.replica_nodes
     )

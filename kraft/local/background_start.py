@@ -21,10 +21,10 @@ from msgspec import Struct
 
 from kraft.local import local_nodes
 from kraft.local.launching import KRAFT, environment
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.metadata import MetadataRequest
 from kraft.quorum.reminders import to_start
 from kraft.runtime.disk import RealDisk, make_directories, open_privately
 from kraft.server.config.loading import ConfigError
@@ -210,8 +210,8 @@ class _Start:
 
         peer = self._connections.peer(address)
         try:
-            answer = await peer.call(METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
-            if any(broker.broker_id == node_id for broker in answer.brokers):
+            answer = await peer.call(METADATA, metadata_of(()), _ANSWER_DEADLINE_S)
+            if any(broker.node_id == node_id for broker in answer.brokers):
                 return None if answer.controller_id >= 0 else "it does not know the active controller"
             request = DescribeBrokersRequest(broker_ids=[BrokerId(node_id)])
             described = await peer.call(DESCRIBE_BROKERS, request, _ANSWER_DEADLINE_S)

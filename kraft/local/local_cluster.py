@@ -11,9 +11,9 @@ from pathlib import Path
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.launching import KRAFT, Launch, launch
 from kraft.local.node_process import STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
-from kraft.model.metadata import MetadataRequest
 
 READY_DEADLINE_S = 60.0
 _POLL_S = 0.025
@@ -105,14 +105,12 @@ class _Readiness:
         from kraft.rpc.peers import Unreachable
 
         try:
-            answer = await self._connections.peer(address).call(
-                METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S
-            )
+            answer = await self._connections.peer(address).call(METADATA, metadata_of(()), _ANSWER_DEADLINE_S)
         except Unreachable as unreachable:
             return str(unreachable)
         if answer.controller_id < 0:
             return "it does not know the active controller"
-        missing = self._brokers - {broker.broker_id for broker in answer.brokers}
+        missing = self._brokers - {broker.node_id for broker in answer.brokers}
         if missing:
             missing -= await self._fenced_by_operator(address)
         return f"it does not know brokers {sorted(missing)}" if missing else None

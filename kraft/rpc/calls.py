@@ -8,7 +8,6 @@ from kraft.model import brokers, features
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
 from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.call import Call, Stream, service_of
@@ -31,6 +30,7 @@ from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -11,8 +11,9 @@ fields raises TypeError then. The fields of one of Kafka's messages are those of
   be `optional`.
 - A UUID is 16 bytes. None at all are the UUID that means none.
 
-The types of a Struct's fields are numbers, strings, bytes, booleans, `ErrorCode`, `UUID`, values, `T | None` of these
-(an optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or to bytes.
+The types of a Struct's fields are numbers, strings, bytes, booleans, `ErrorCode`, `UUID`, values, also Kafka's,
+`T | None` of these (an optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or to
+bytes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import ErrorCode, error_code
 from kraft.rpc.converters import SAME, Converters, ConverterWriter, Descriptor, MappedField, Scalar
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Declared, Field, Form, Identifier
+from kraft.wire.versions import VERSION_MAX
 
 Value = TypeVar("Value")
 WireMessage = TypeVar("WireMessage", bound=Message)
@@ -55,7 +57,7 @@ class Mapping(Generic[Value, WireMessage]):
     def converters(self) -> Converters:
         """The generated functions: a process uses few of all calls. Raises TypeError if the fields differ."""
         kind: Any = self.value_type
-        newest = kind.versions.last if isinstance(kind, Declared) else 0
+        newest = kind.versions.last if isinstance(kind, Declared) else VERSION_MAX
         return _converters(kind, self.message_type.DESCRIPTOR, newest)
 
     def to_message(self, value: Value) -> WireMessage:
@@ -166,7 +168,7 @@ def _without_newtype(hint: Any) -> Any:
 
 def _annotated(hint: Any) -> Scalar | type[Any]:
     """Return how a single value of this type is converted."""
-    if isinstance(hint, type) and issubclass(hint, Struct):
+    if isinstance(hint, Declared) or (isinstance(hint, type) and issubclass(hint, Struct)):
         return hint
     if hint is UUID:
         return Scalar(_uuid_bytes, _uuid)

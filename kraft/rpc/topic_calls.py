@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse
+from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import admin_pb2
 from kraft.wire.schema.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse

@@ -178,7 +178,7 @@ class _Run:
     def _described(self) -> dict[int, tuple[int, list[int]]]:
         """Return the leader and the replicas."""
         (topic,) = self._admin.describe_topics([_TOPIC])
-        return {each.partition: (each.leader_id, list(each.replicas)) for each in topic.metadata.partitions}
+        return {each.partition_index: (each.leader_id, list(each.replica_nodes)) for each in topic.metadata.partitions}
 
     def _move_leaders(self) -> str:
         turned = {

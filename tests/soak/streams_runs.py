@@ -233,7 +233,7 @@ class Run:
         with Admin(self.servers.grpc) as admin:
             for topic, configs in wanted.items():
                 (described,) = admin.describe_topics([topic])
-                replicas = [len(each.replicas) for each in described.metadata.partitions]
+                replicas = [len(each.replica_nodes) for each in described.metadata.partitions]
                 assert replicas == [NODES] * PARTITIONS, f"numbers of replicas of {topic}: {replicas}"
                 found = {each.name: each.value for each in admin.describe_topic_configs(topic) if each.name in configs}
                 assert found == configs, f"configs of {topic}: {found}"

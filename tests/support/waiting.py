@@ -49,7 +49,7 @@ def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> N
             if refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return False
-        return all(len(each.isr) == len(each.replicas) for each in described.metadata.partitions)
+        return all(len(each.isr_nodes) == len(each.replica_nodes) for each in described.metadata.partitions)
 
     until(are_in_sync, f"not every replica of {topic} is in sync", deadline_s)
 

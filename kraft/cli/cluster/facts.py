@@ -22,9 +22,9 @@ from kraft.client.model.errors import NoActiveController
 from kraft.server.config.values import GRPC
 
 if TYPE_CHECKING:
+    from kraft.metadata.described_topics import TopicDescription
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription
-    from kraft.model.topics import TopicDescription
 
 Fact = TypeVar("Fact")
 
@@ -132,10 +132,10 @@ def _partitions(admin: Admin) -> list[Shown]:
     by_topic = _min_insync_replicas(admin, topics)
     return [
         Shown(
-            topic=each.metadata.topic,
+            topic=each.topic,
             partition=partition,
             reassignment=reassignment_of(reassignments, each, partition),
-            min_insync_replicas=by_topic[each.metadata.topic],
+            min_insync_replicas=by_topic[each.topic],
         )
         for each in topics
         for partition in each.metadata.partitions
@@ -144,15 +144,17 @@ def _partitions(admin: Admin) -> list[Shown]:
 
 def _min_insync_replicas(admin: Admin, topics: Sequence[TopicDescription]) -> Mapping[str, int]:
     """Return the config of each topic. Those without a value of their own have the same one, which is asked once."""
-    by_default = [each.metadata.topic for each in topics if _MIN_ISR not in each.configs]
+    by_default = [each.topic for each in topics if _MIN_ISR not in each.configs]
     default = min_insync_replicas(admin, by_default[0]) if by_default else 0
-    return {each.metadata.topic: int(each.configs.get(_MIN_ISR, default)) for each in topics}
+    return {each.topic: int(each.configs.get(_MIN_ISR, default)) for each in topics}
 
 
 def _search(admin: Admin, partitions: Future[list[Shown]], until_s: float) -> _Search:
     """Search the partitions that have a leader for hanging transactions, as many as there is time for."""
     led = [
-        TopicPartition(each.topic, each.partition.partition) for each in partitions.result() if not is_unavailable(each)
+        TopicPartition(each.topic, each.partition.partition_index)
+        for each in partitions.result()
+        if not is_unavailable(each)
     ]
     found: list[hanging.OpenInPartition] = []
     for begin in range(0, len(led), hanging.PARTITIONS_AT_ONCE):

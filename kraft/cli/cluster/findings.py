@@ -231,7 +231,7 @@ def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescriptio
     in_service = {each.broker_id for each in brokers if not each.fenced}
     able: set[int] = set()
     for each in leaderless:
-        able.update(each.partition.isr, each.partition.elr)
+        able.update(each.partition.isr_nodes, each.partition.eligible_leader_replicas or ())
     if away := sorted(able - in_service):
         return f"start broker {_listed(away)}, which {'holds' if len(away) == 1 else 'hold'} all committed records"
     return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
@@ -241,7 +241,7 @@ def _missing(partitions: Iterable[Shown]) -> str:
     """Return the brokers whose replicas are not in sync, in words."""
     missing: set[int] = set()
     for each in partitions:
-        missing.update(set(each.partition.replicas) - set(each.partition.isr))
+        missing.update(set(each.partition.replica_nodes) - set(each.partition.isr_nodes))
     return f"the replicas on broker {_listed(sorted(missing))}, or see there why they lag"
 
 
@@ -263,7 +263,7 @@ def _counted(partitions: Sequence[Shown]) -> str:
 
 
 def _names(partitions: Iterable[Shown]) -> list[str]:
-    return [f"{each.topic}-{each.partition.partition}" for each in partitions]
+    return [f"{each.topic}-{each.partition.partition_index}" for each in partitions]
 
 
 def _named(partitions: Sequence[Shown]) -> str:

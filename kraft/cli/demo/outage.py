@@ -13,7 +13,7 @@ from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.demo.publishing import Acknowledgement
 from kraft.client import Admin, TopicPartition
 from kraft.local.local_cluster import LocalCluster
-from kraft.model.metadata import PartitionMetadata
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 RESTART_AFTER_S: Final = 5.0
 """Longer than an election takes by default, so that the old leader does not return during it."""
@@ -106,15 +106,15 @@ class Outage:
 
     def _look_for_replica(self, killed_at_s: float) -> None:
         self._cluster.nodes[self._node_id].check_running()
-        if all(self._node_id in partition.isr for partition in self._partitions()):
+        if all(self._node_id in partition.isr_nodes for partition in self._partitions()):
             self._in_sync_at_s = time.monotonic()
             took_s = self._in_sync_at_s - killed_at_s
             self._say(f"Node {self._node_id} is in sync again {took_s:.2f} s after the kill")
 
-    def _partitions(self) -> list[PartitionMetadata]:
+    def _partitions(self) -> list[DescribeTopicPartitionsResponsePartition]:
         """Return the partitions by number. Any live broker can answer."""
         (topic,) = self._admin.describe_topics([self._partition.topic], timeout_ms=_ANSWER_DEADLINE_MS)
-        return sorted(topic.metadata.partitions, key=lambda partition: partition.partition)
+        return sorted(topic.metadata.partitions, key=lambda partition: partition.partition_index)
 
 
 def silence_s(acknowledgements: Iterable[Acknowledgement], partition: TopicPartition, since_s: float) -> float:

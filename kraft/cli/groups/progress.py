@@ -72,8 +72,8 @@ def read_progress(
     read = {partition for each in groups for member in each.members for partition in member.assignment}
     # A partition without a leader would delay all others until the timeout.
     led = {
-        TopicPartition(topic.topic, each.partition)
-        for topic in admin.describe_cluster().topics
+        TopicPartition(name, each.partition_index)
+        for name, topic in admin.find_topics().items()
         for each in topic.partitions
         if each.leader_id >= 0
     }

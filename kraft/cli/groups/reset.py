@@ -155,7 +155,7 @@ def _plans(
     chosen: list[TopicPartition] | None = None
     if choice is not None:
         topics = admin.describe_topics(choice)
-        chosen = partitions_of(choice, {each.metadata.topic: len(each.metadata.partitions) for each in topics})
+        chosen = partitions_of(choice, {each.topic: len(each.metadata.partitions) for each in topics})
     plans = {}
     for group_id in group_ids:
         target = target_of(group_id)

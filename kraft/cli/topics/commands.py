@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,7 @@ from kraft.cli.topics import changes
 from kraft.cli.topics.offsets import offsets
 
 if TYPE_CHECKING:
-    from kraft.model.metadata import PartitionMetadata
+    from kraft.wire.schema.metadata import MetadataResponsePartition
 
 app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
 
@@ -89,14 +90,14 @@ def list_topics(
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         hidden = INTERNAL_TOPICS if exclude_internal else ()
-        found = [each for each in admin.describe_cluster().topics if each.topic not in hidden]
-        topics = sorted(found, key=lambda each: each.topic)
+        found = admin.find_topics()
+        topics = sorted(name for name in found if name not in hidden)
         warn_of(inactive_controller(admin))
     if output is Output.JSON:
-        print_json([{"topic": each.topic, **_shape(each.partitions)} for each in topics])
+        print_json([{"topic": each, **_shape(found[each].partitions)} for each in topics])
         return
     for each in topics:
-        print(each.topic)
+        print(each)
 
 
 @app.command("describe")
@@ -245,6 +246,6 @@ def _report(output: Output, topic: str, word: str, happened: bool, sentence: str
         print(sentence)
 
 
-def _shape(partitions: list[PartitionMetadata]) -> dict[str, int]:
-    factor = max((len(partition.replicas) for partition in partitions), default=0)
+def _shape(partitions: Sequence[MetadataResponsePartition]) -> dict[str, int]:
+    factor = max((len(partition.replica_nodes) for partition in partitions), default=0)
     return {"partition_count": len(partitions), "replication_factor": factor}

@@ -13,16 +13,16 @@ from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kraft.client import Admin, OngoingPartitionReassignment
-    from kraft.model.metadata import PartitionMetadata
-    from kraft.model.topics import TopicDescription
+    from kraft.metadata.described_topics import TopicDescription
     from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
+    from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 
 class Shown(Struct, frozen=True, kw_only=True):
     """One partition of a topic with the facts that conditions are checked against."""
 
     topic: str
-    partition: PartitionMetadata
+    partition: DescribeTopicPartitionsResponsePartition
     reassignment: OngoingPartitionReassignment | None
     min_insync_replicas: int
 
@@ -30,14 +30,14 @@ class Shown(Struct, frozen=True, kw_only=True):
     def replication_factor(self) -> int:
         """Replicas, without those that are still being added."""
         adding = [] if self.reassignment is None else self.reassignment.adding_replicas
-        return len(self.partition.replicas) - len(adding)
+        return len(self.partition.replica_nodes) - len(adding)
 
 
 Condition = Callable[[Shown], bool]
 
 
 def is_under_replicated(shown: Shown) -> bool:
-    return len(shown.partition.isr) < shown.replication_factor
+    return len(shown.partition.isr_nodes) < shown.replication_factor
 
 
 def is_unavailable(shown: Shown) -> bool:
@@ -46,11 +46,11 @@ def is_unavailable(shown: Shown) -> bool:
 
 
 def is_at_min_isr(shown: Shown) -> bool:
-    return len(shown.partition.isr) == shown.min_insync_replicas
+    return len(shown.partition.isr_nodes) == shown.min_insync_replicas
 
 
 def is_under_min_isr(shown: Shown) -> bool:
-    return shown.partition.leader_id < 0 or len(shown.partition.isr) < shown.min_insync_replicas
+    return shown.partition.leader_id < 0 or len(shown.partition.isr_nodes) < shown.min_insync_replicas
 
 
 CONDITIONS: Mapping[str, Condition] = {
@@ -68,9 +68,9 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
     # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
     reassignments = admin.list_partition_reassignments()
     descriptions = admin.describe_topics([] if topic is None else [topic])
-    configs = admin.describe_configs_of_topics([each.metadata.topic for each in descriptions])
+    configs = admin.describe_configs_of_topics([each.topic for each in descriptions])
     # A topic that was deleted after it had been described has no configs any more.
-    descriptions = [each for each in descriptions if each.metadata.topic in configs]
+    descriptions = [each for each in descriptions if each.topic in configs]
     shown = [
         (each, each.metadata.partitions if condition is None else _in(condition, configs, each, reassignments))
         for each in descriptions
@@ -78,7 +78,7 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
     if output is Output.JSON:
         print_json(
             [
-                _as_json(each, _not_default(configs[each.metadata.topic]), partitions, reassignments)
+                _as_json(each, _not_default(configs[each.topic]), partitions, reassignments)
                 for each, partitions in shown
                 if partitions or condition is None
             ]
@@ -86,9 +86,9 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
         return
     for each, partitions in shown:
         if condition is None:
-            _print_topic(each, _not_default(configs[each.metadata.topic]), reassignments)
+            _print_topic(each, _not_default(configs[each.topic]), reassignments)
         for partition in partitions:
-            _print_partition(each.metadata.topic, partition, reassignment_of(reassignments, each, partition))
+            _print_partition(each.topic, partition, reassignment_of(reassignments, each, partition))
 
 
 def _in(
@@ -96,8 +96,8 @@ def _in(
     configs: Mapping[str, Sequence[DescribeConfigsResourceResult]],
     description: TopicDescription,
     reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
-) -> list[PartitionMetadata]:
-    topic = description.metadata.topic
+) -> list[DescribeTopicPartitionsResponsePartition]:
+    topic = description.topic
     min_isr = _min_insync_replicas(configs[topic]) if condition in _BY_MIN_ISR else 0
     return [
         partition
@@ -127,11 +127,11 @@ def _min_insync_replicas(configs: Sequence[DescribeConfigsResourceResult]) -> in
 def reassignment_of(
     reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
     description: TopicDescription,
-    partition: PartitionMetadata,
+    partition: DescribeTopicPartitionsResponsePartition,
 ) -> OngoingPartitionReassignment | None:
     """Return the partition's reassignment, unless it was completed meanwhile."""
-    found = reassignments.get(TopicPartition(description.metadata.topic, partition.partition))
-    return found if found is not None and found.replicas == tuple(partition.replicas) else None
+    found = reassignments.get(TopicPartition(description.topic, partition.partition_index))
+    return found if found is not None and found.replicas == partition.replica_nodes else None
 
 
 def _not_default(configs: Sequence[DescribeConfigsResourceResult]) -> dict[str, str | None]:
@@ -150,7 +150,7 @@ def _print_topic(
     in_words = ",".join(f"{key}={value}" for key, value in configs.items())
     factor = _replication_factor(description, reassignments)
     print(
-        f"Topic: {metadata.topic}\tTopicId: {uuid_to_text(metadata.topic_id)}"
+        f"Topic: {description.topic}\tTopicId: {uuid_to_text(metadata.topic_id)}"
         f"\tPartitionCount: {len(metadata.partitions)}\tReplicationFactor: {factor}\tConfigs: {in_words}"
     )
 
@@ -161,7 +161,7 @@ def _replication_factor(
     return max(
         (
             Shown(
-                topic=description.metadata.topic,
+                topic=description.topic,
                 partition=each,
                 reassignment=reassignment_of(reassignments, description, each),
                 min_insync_replicas=0,
@@ -173,7 +173,7 @@ def _replication_factor(
 
 
 def _print_partition(
-    topic: str, partition: PartitionMetadata, reassignment: OngoingPartitionReassignment | None
+    topic: str, partition: DescribeTopicPartitionsResponsePartition, reassignment: OngoingPartitionReassignment | None
 ) -> None:
     leader = partition.leader_id if partition.leader_id >= 0 else "none"
     moving = ""
@@ -183,16 +183,17 @@ def _print_partition(
             f"\tRemoving Replicas: {_joined(reassignment.removing_replicas)}"
         )
     print(
-        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
-        f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}{moving}"
-        f"\tElr: {_joined(partition.elr)}\tLastKnownElr: {_joined(partition.last_known_elr)}"
+        f"\tTopic: {topic}\tPartition: {partition.partition_index}\tLeader: {leader}"
+        f"\tReplicas: {_joined(partition.replica_nodes)}\tIsr: {_joined(partition.isr_nodes)}{moving}"
+        f"\tElr: {_joined(partition.eligible_leader_replicas or ())}"
+        f"\tLastKnownElr: {_joined(partition.last_known_elr or ())}"
     )
 
 
 def _as_json(
     description: TopicDescription,
     configs: Mapping[str, str | None],
-    partitions: Sequence[PartitionMetadata],
+    partitions: Sequence[DescribeTopicPartitionsResponsePartition],
     reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> dict[str, Any]:
     metadata = description.metadata
@@ -201,20 +202,20 @@ def _as_json(
         reassignment = reassignment_of(reassignments, description, each)
         shown.append(
             {
-                "partition": each.partition,
+                "partition": each.partition_index,
                 "leader": each.leader_id if each.leader_id >= 0 else None,
                 "leader_epoch": each.leader_epoch,
-                "replicas": each.replicas,
-                "isr": each.isr,
-                "elr": each.elr,
-                "last_known_elr": each.last_known_elr,
+                "replicas": each.replica_nodes,
+                "isr": each.isr_nodes,
+                "elr": each.eligible_leader_replicas or (),
+                "last_known_elr": each.last_known_elr or (),
                 "offline_replicas": each.offline_replicas,
                 "adding_replicas": [] if reassignment is None else reassignment.adding_replicas,
                 "removing_replicas": [] if reassignment is None else reassignment.removing_replicas,
             }
         )
     return {
-        "topic": metadata.topic,
+        "topic": description.topic,
         "topic_id": uuid_to_text(metadata.topic_id),
         "partition_count": len(metadata.partitions),
         "replication_factor": _replication_factor(description, reassignments),

@@ -60,7 +60,7 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
             "Cannot execute because there is an existing partition assignment.  "
             "Use --additional to override this and create a new partition assignment in addition to the existing one."
         )
-    known = {broker.broker_id for broker in admin.describe_cluster().brokers}
+    known = {broker.node_id for broker in admin.describe_cluster().brokers}
     current = _current(admin, wanted)
     for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
         # A broker that is down is accepted only if it already holds a replica of one of the partitions.
@@ -145,7 +145,7 @@ def list_all(admin: Admin, *, output: Output) -> None:
 
 def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
     return {
-        TopicPartition(described.metadata.topic, partition.partition): partition.replicas
+        TopicPartition(described.topic, partition.partition_index): list(partition.replica_nodes)
         for described in admin.describe_topics(topics)
         for partition in described.metadata.partitions
     }
@@ -173,11 +173,11 @@ def _broker_ids(broker_list: str) -> list[int]:
 
 
 def _chosen_brokers(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_ChosenBroker]:
-    registered = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
+    registered = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
     for broker_id in broker_ids:
         if broker_id not in registered:
             raise ReassignmentFailed(f"Unknown broker id {broker_id}: kraft brokers list shows the registered ones")
-    racks = {broker_id: registered[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
+    racks = {broker_id: (registered[broker_id].rack or "") if rack_aware else "" for broker_id in broker_ids}
     if any(racks.values()) and not all(racks.values()):
         raise ReassignmentFailed(
             "Not all brokers have rack information. "

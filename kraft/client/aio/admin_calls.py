@@ -26,12 +26,13 @@ from kraft.client.model.arguments import checked_names
 from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.settings import AdminSettings
 from kraft.client.sans_io.backoff import Backoff
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.rpc.call import Call
 from kraft.rpc.calls import DESCRIBE_QUORUM
+from kraft.wire.schema.metadata import MetadataResponse
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -160,8 +161,7 @@ class AdminCalls:
     ) -> MetadataResponse:
         """Return the brokers, and these topics or all."""
         metadata, _ = self._started()
-        request = MetadataRequest(topics=topics or [], all_topics=topics is None)
-        return await metadata.fetch(request, self.timeout(timeout_ms))
+        return await metadata.fetch(metadata_of(topics), self.timeout(timeout_ms))
 
     # --- to one broker, or to each ----------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class AdminCalls:
             except KraftError as error:
                 return error
 
-        brokers = {each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers}
+        brokers = {each.node_id: f"{each.host}:{each.port}" for each in cluster.brokers}
         return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers.values())), strict=True))
 
     # --- to coordinators and leaders --------------------------------------------------------------------------

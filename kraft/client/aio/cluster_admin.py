@@ -17,7 +17,6 @@ from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
-from kraft.model.metadata import MetadataResponse
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_BROKERS,
@@ -39,6 +38,7 @@ from kraft.wire.schema.alter_client_quotas import (
 from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
 from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from kraft.wire.schema.metadata import MetadataResponse
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 

@@ -74,12 +74,12 @@ async def describe_broker_configs(
         return await _described_by_any(admin, ConfigResourceType.BROKER, EVERY_BROKER, timeout_ms)
     cluster = await admin.calls.describe_cluster(timeout_ms=timeout_ms)
     for broker in cluster.brokers:
-        if broker.broker_id == broker_id:
+        if broker.node_id == broker_id:
             node, timeout_s = admin.calls.node(f"{broker.host}:{broker.port}"), admin.calls.timeout(timeout_ms) / 1_000
             response = await node.call(DESCRIBE_CONFIGS, _request(ConfigResourceType.BROKER, str(broker_id)), timeout_s)
             _check_described(response)
             return list(response.results[0].configs)
-    there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
+    there = ", ".join(str(broker.node_id) for broker in cluster.brokers)
     raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
 
 

@@ -13,7 +13,6 @@ from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.group.member import CoordinatorRequest, GroupRequest, GroupResponse, MemberMachine
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest
 from kraft.model.errors import Refusal
-from kraft.model.metadata import MetadataRequest
 from kraft.rpc.call import Call
 from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraft.rpc.peers import Unreachable
@@ -21,6 +20,7 @@ from kraft.runtime.clock import Clock
 from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupRequest
 from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.metadata import MetadataRequest
 from kraft.wire.schema.sync_group import SyncGroupRequest
 
 _CALLS: Final[dict[type[CoordinatorRequest], Call[Any, Any]]] = {

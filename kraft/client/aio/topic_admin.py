@@ -8,10 +8,9 @@ from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.client.model.arguments import checked_names, checked_number, checked_topic
 from kraft.client.model.values import NewTopic
+from kraft.metadata.described_topics import DescribeTopicsRequest, TopicDescription
 from kraft.metadata.new_topics import new_topic
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.metadata import TopicMetadata
-from kraft.model.topics import DescribeTopicsRequest, TopicDescription
 from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_partitions import (
@@ -22,6 +21,7 @@ from kraft.wire.schema.create_partitions import (
 )
 from kraft.wire.schema.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
 from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from kraft.wire.schema.metadata import MetadataResponseTopic
 
 
 async def create_topic(
@@ -69,12 +69,12 @@ async def delete_topics(
 
 async def list_topics(admin: AdminClient, *, timeout_ms: int | None = None) -> list[str]:
     """Return the names of all topics, sorted."""
-    return sorted(topic.topic for topic in (await admin.calls.describe_cluster(timeout_ms=timeout_ms)).topics)
+    return sorted(topic.name or "" for topic in (await admin.calls.describe_cluster(timeout_ms=timeout_ms)).topics)
 
 
 async def find_topics(
     admin: AdminClient, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
-) -> dict[str, TopicMetadata]:
+) -> dict[str, MetadataResponseTopic]:
     """Return id and partitions of those of the topics that exist, by name; of all topics without `topics`.
 
     One broker answers, which may not know a new topic or partition for a moment.
@@ -83,12 +83,11 @@ async def find_topics(
     if names == []:
         return {}
     response = await admin.calls.describe_cluster(names, timeout_ms=timeout_ms)
-    found: dict[str, TopicMetadata] = {}
+    found: dict[str, MetadataResponseTopic] = {}
     for topic in response.topics:
-        if topic.error_code is ErrorCode.NONE:
-            found[topic.topic] = topic
-        elif topic.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise Refusal(topic.error_code, topic.error_message or f"topic {topic.topic!r}")
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            check(topic.error_code, topic.error_message or f"topic {topic.name!r}")
+            found[topic.name or ""] = topic
     return found
 
 
@@ -102,12 +101,12 @@ async def describe_topics(
     names = checked_names(topics)
     described = (await admin.calls.ask(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=names), timeout_ms)).topics
     for each in described:
-        check(each.metadata.error_code, each.metadata.error_message or f"topic {each.metadata.topic!r}")
-    missing = set(names) - {each.metadata.topic for each in described}
+        check(each.metadata.error_code, each.error_message or f"topic {each.topic!r}")
+    missing = set(names) - {each.topic for each in described}
     if missing:
         listed = ", ".join(repr(name) for name in sorted(missing))
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {listed} does not exist")
-    return sorted(described, key=lambda each: each.metadata.topic)
+    return sorted(described, key=lambda each: each.topic)
 
 
 async def create_partitions(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from kraft.client.aio.consumer_calls import ConsumerClient
 from kraft.client.model.arguments import checked_mapping, checked_partitions
 from kraft.client.model.values import OffsetAndTimestamp
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from kraft.model.metadata import MetadataRequest
 
 
 async def partitions_for(consumer: ConsumerClient, topic: str, timeout_ms: int | None = None) -> list[int]:
@@ -20,14 +20,13 @@ async def partitions_for(consumer: ConsumerClient, topic: str, timeout_ms: int |
     neither cached nor exists, or Unreachable.
     """
     metadata = await consumer.calls.engine().metadata.topic(topic, consumer.calls.timeout(timeout_ms))
-    return sorted(each.partition for each in metadata.partitions)
+    return sorted(each.partition_index for each in metadata.partitions)
 
 
 async def topics(consumer: ConsumerClient, timeout_ms: int | None = None) -> list[str]:
     """Return the names of all topics, sorted."""
-    request = MetadataRequest(topics=[], all_topics=True)
-    response = await consumer.calls.engine().metadata.fetch(request, consumer.calls.timeout(timeout_ms))
-    return sorted(topic.topic for topic in response.topics if topic.error_code is ErrorCode.NONE)
+    response = await consumer.calls.engine().metadata.fetch(metadata_of(None), consumer.calls.timeout(timeout_ms))
+    return sorted(topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE and topic.name)
 
 
 async def beginning_offsets(

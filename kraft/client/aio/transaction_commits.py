@@ -11,10 +11,10 @@ from uuid import uuid4
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.coordinator.group_partition import partition_of
+from kraft.metadata.described_topics import DescribeTopicsRequest
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
-from kraft.model.topics import DescribeTopicsRequest
 from kraft.model.transactions import CommitTransactionsRequest, PreparedTransaction
 from kraft.rpc.topic_calls import DESCRIBE_TOPICS
 from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
@@ -158,7 +158,7 @@ async def _count_partitions(admin: AdminClient, committer: str, deadline_ms: int
         described = (await coordinators.attempt(committer, DESCRIBE_TOPICS, request, timeout_ms)).topics
         if not described or not described[0].metadata.partitions:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC} does not exist yet; retry")
-        check(described[0].metadata.error_code, described[0].metadata.error_message)
+        check(described[0].metadata.error_code, described[0].error_message)
         return len(described[0].metadata.partitions)
 
     return await coordinators.until(deadline_ms, count)

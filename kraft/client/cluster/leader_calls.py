@@ -13,11 +13,12 @@ from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.metadata.metadata_requests import metadata_of
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.metadata import MetadataResponse, MetadataResponseTopic
 
 Item = TypeVar("Item")
 
@@ -61,7 +62,7 @@ class LeaderCalls:
         attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while missing := [each for each in asked if each not in outcomes]:
             topics = sorted({each.topic for each in missing})
-            cluster = await self._metadata.fetch(MetadataRequest(topics=topics), self._left_ms(deadline_ms))
+            cluster = await self._metadata.fetch(metadata_of(topics), self._left_ms(deadline_ms))
             attempt = await self._attempt(cluster, missing, ask, deadline_ms, broker_id)
             outcomes.update(attempt.final)
             for partition, error in attempt.passing.items():
@@ -80,10 +81,10 @@ class LeaderCalls:
         deadline_ms: int,
         broker_id: int | None,
     ) -> _Attempt[Item]:
-        addresses = {each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers}
+        addresses = {each.node_id: f"{each.host}:{each.port}" for each in cluster.brokers}
         if broker_id is not None and broker_id not in addresses:
             raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in service")
-        topics = {each.topic: each for each in cluster.topics}
+        topics = {each.name: each for each in cluster.topics}
         attempt: _Attempt[Item] = _Attempt()
         by_address: dict[str, list[TopicPartition]] = {}
         for partition in missing:
@@ -126,14 +127,15 @@ class LeaderCalls:
         return max(1, deadline_ms - self._clock.monotonic_ms())
 
 
-def _leader(topic: TopicMetadata | None, partition: TopicPartition) -> int | Refusal:
+def _leader(topic: MetadataResponseTopic | None, partition: TopicPartition) -> int | Refusal:
     """Return the leader's id, -1 without one; a Refusal for a partition that does not exist or is not known yet."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is None or topic.error_code is unknown:
+    if topic is None or topic.error_code == unknown:
         return Refusal(unknown, f"topic {partition.topic!r} does not exist")
-    if topic.error_code is not ErrorCode.NONE:
-        return Refusal(topic.error_code, f"topic {partition.topic!r}: {topic.error_message or topic.error_code.name}")
-    leaders = {each.partition: each.leader_id for each in topic.partitions}
+    if topic.error_code != ErrorCode.NONE:
+        code = error_code(topic.error_code)
+        return Refusal(code, f"topic {partition.topic!r}: {topic.error_message or code.name}")
+    leaders = {each.partition_index: each.leader_id for each in topic.partitions}
     if partition.partition not in leaders:
         last = len(leaders) - 1
         return Refusal(unknown, f"topic {partition.topic!r} has partitions 0 to {last}, not {partition.partition}")

@@ -22,12 +22,13 @@ from kraft.client.model.arguments import checked_topic
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.settings import ClientSettings
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.metadata.metadata_requests import metadata_of
+from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
-from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 MISSING_TOPIC_GRACE_MS: Final = 5_000
 """Time for which a topic may be unknown before it counts as missing: brokers learn of a new one after a moment."""
@@ -46,7 +47,7 @@ class Leader(Struct, frozen=True):
 @dataclass(slots=True)
 class _CachedTopic:
     topic_id: UUID
-    metadata: TopicMetadata
+    metadata: MetadataResponseTopic
     leaders: dict[int, tuple[int, int]]
     """Leader id and leader epoch of each partition."""
 
@@ -103,8 +104,8 @@ class MetadataCache:
     def no_leader(self, partition: TopicPartition) -> Refusal:
         """Return the error for a partition without a leader, with the cure if its only replica is out of service."""
         known = self._topics.get(partition.topic)
-        described = [] if known is None else known.metadata.partitions
-        replicas = next((each.replicas for each in described if each.partition == partition.partition), [])
+        described = () if known is None else known.metadata.partitions
+        replicas = next((each.replica_nodes for each in described if each.partition_index == partition.partition), ())
         cure = ""
         if len(replicas) == 1 and replicas[0] not in self._brokers:
             cure = f": its only replica is on broker {replicas[0]}, which is not in service: start or unfence it"
@@ -114,7 +115,7 @@ class MetadataCache:
         """Return the error that brokers last gave for the topic; None if they described it."""
         return self._missing.get(topic)
 
-    async def topic(self, name: str, timeout_ms: int) -> TopicMetadata:
+    async def topic(self, name: str, timeout_ms: int) -> MetadataResponseTopic:
         """Return the topic, looked up if it is not cached. Raises a Refusal that names it, or Unreachable."""
         if checked_topic(name) in self._topics:
             return self._topics[name].metadata
@@ -183,14 +184,14 @@ class MetadataCache:
 
     async def refresh(self, timeout_ms: int) -> None:
         """Request metadata of all topics that the client uses. Raises Unreachable."""
-        request = MetadataRequest(topics=sorted(self._wanted))
+        asked = sorted(self._wanted)
         try:
-            response = await self.fetch(request, timeout_ms)
+            response = await self.fetch(metadata_of(asked), timeout_ms)
         except Unreachable as error:
             self.trouble = str(error)
             raise
         self.trouble = ""
-        self._learn(response, request.topics)
+        self._learn(response, asked)
 
     async def _refresh_after(self, seen: int, deadline_ms: int) -> int:
         """Refresh, unless there was a response after the one with this number: tasks that wait share it.
@@ -211,7 +212,7 @@ class MetadataCache:
 
         response = await self.any_broker.call(ask, timeout_ms)
         if response.brokers:
-            self._brokers = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+            self._brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
             self.any_broker.learn(self._brokers.values())
         return response
 
@@ -253,16 +254,16 @@ class MetadataCache:
     def _learn(self, response: MetadataResponse, asked: list[str]) -> None:
         self._responses += 1
         self._restart_age()
-        described = {topic.topic: topic for topic in response.topics}
+        described = {topic.name: topic for topic in response.topics}
         for name in asked:
             topic = described.get(name)
             if topic is None:
                 self._forget(name, Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist"))
-            elif topic.error_code is not ErrorCode.NONE:
+            elif topic.error_code != ErrorCode.NONE:
                 self._forget(name, _named(name, topic))
             else:
                 self._missing.pop(name, None)
-                self._learn_topic(topic)
+                self._learn_topic(name, topic)
 
     def _forget(self, name: str, refusal: Refusal) -> None:
         self._missing[name] = refusal
@@ -272,23 +273,25 @@ class MetadataCache:
             if known is not None:
                 known.leaders = {partition: (-1, epoch) for partition, (_, epoch) in known.leaders.items()}
 
-    def _learn_topic(self, topic: TopicMetadata) -> None:
-        known = self._topics.get(topic.topic)
+    def _learn_topic(self, name: str, topic: MetadataResponseTopic) -> None:
+        known = self._topics.get(name)
         old = known.leaders if known is not None and known.topic_id == topic.topic_id else {}
         leaders: dict[int, tuple[int, int]] = {}
         for each in topic.partitions:
-            before = old.get(each.partition, (-1, -1))
-            leaders[each.partition] = (each.leader_id, each.leader_epoch) if each.leader_epoch >= before[1] else before
+            before = old.get(each.partition_index, (-1, -1))
+            leaders[each.partition_index] = (
+                (each.leader_id, each.leader_epoch) if each.leader_epoch >= before[1] else before
+            )
         if leaders != old:
             self._refreshes_without_change = 0
-        self._topics[topic.topic] = _CachedTopic(topic.topic_id, topic, leaders)
+        self._topics[name] = _CachedTopic(topic.topic_id, topic, leaders)
 
 
-def _named(name: str, topic: TopicMetadata) -> Refusal:
+def _named(name: str, topic: MetadataResponseTopic) -> Refusal:
     """Return the broker's error for the topic as a Refusal whose text names the topic."""
-    message = topic.error_message
-    if not message and topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    code, message = error_code(topic.error_code), topic.error_message
+    if not message and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         message = f"topic {name!r} does not exist"
     if name not in message:
-        message = f"topic {name!r}: {message or topic.error_code.name}"
-    return Refusal(topic.error_code, message)
+        message = f"topic {name!r}: {message or code.name}"
+    return Refusal(code, message)

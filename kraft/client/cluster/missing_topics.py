@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.metadata import MetadataRequest
 from kraft.rpc.peers import Unreachable
 
 log = logging.getLogger("kraft.client")
@@ -29,5 +29,5 @@ async def warn_of_missing_topics(group_id: str, topics: Iterable[str], metadata:
 
 
 async def _missing(topics: Iterable[str], metadata: MetadataCache) -> list[str]:
-    response = await metadata.fetch(MetadataRequest(topics=sorted(topics)), ATTEMPT_MAX_MS)
-    return [each.topic for each in response.topics if each.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    response = await metadata.fetch(metadata_of(sorted(topics)), ATTEMPT_MAX_MS)
+    return [each.name or "" for each in response.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

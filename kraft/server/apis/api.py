@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Hashable, Set
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -11,7 +11,8 @@ from msgspec import Struct
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.call import AnyCall
-from kraft.server.apis.sides import BrokerSide, ControllerSide
+from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.sides import ControllerSide
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -111,6 +112,11 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
 
     to_version: Callable[[Request, Response, int], Response] | None = None
     """Returns what a client of an older version expects, if it is not just a response with fewer fields."""
+
+    reused_for: Callable[[BrokerSide, Request], Hashable | None] | None = None
+    """Returns what the response depends on besides the request's version and the metadata: as long as that is equal,
+    an encoded response is sent again. None: this request's is not.
+    """
 
     @property
     def versions(self) -> Versions:

@@ -1,17 +1,35 @@
-"""APIs for the cluster as a whole: its client quotas and feature levels."""
+"""APIs for the cluster as a whole: its client quotas, feature levels, brokers and controllers."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.quota_decisions import describe_client_quotas
-from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_FEATURES, UPDATE_FEATURES
+from kraft.model.features import DescribeFeaturesResponse
+from kraft.rpc.calls import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_FEATURES,
+    DESCRIBE_QUORUM,
+    UPDATE_FEATURES,
+)
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import forwarded, from_indexed_metadata, from_metadata
-from kraft.server.handlers import client_quotas, features
+from kraft.server.handlers import api_versions, client_quotas, describe_cluster, features
 from kraft.server.handlers.describe_features import describe_features
+from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
 from kraft.wire.api_keys import ApiKey
+
+
+def _api_versions(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
+    def features() -> DescribeFeaturesResponse:
+        return describe_features(broker.image(), broker.index())
+
+    return api_versions.ApiVersionsHandler(broker.served_keys, features).handle
+
 
 CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
@@ -47,5 +65,37 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=from_indexed_metadata(describe_features),
         # Kafka's ApiVersions tells anybody.
         needs=(),
+    ),
+    Api(
+        key=ApiKey.API_VERSIONS,
+        decided_by=DecidedBy.BROKER,
+        handler=_api_versions,
+        takes_context=True,
+        needs=(),
+        to_version=api_versions.to_version,
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_CLUSTER,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: (
+            describe_cluster.DescribeClusterHandler(broker.image, broker.listener, broker.controller_for_clients).handle
+        ),
+        # Metadata tells anybody.
+        needs=(),
+        refused=describe_cluster.refused,
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_QUORUM,
+        # The active controller knows it, and so it is asked, with a call of our own that says more.
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: DescribeQuorumHandler(broker.quorum.describe, broker.config.quorum.voters).handle,
+        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+    ),
+    Api(
+        call=DESCRIBE_QUORUM,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: broker.quorum.describe,
+        at_controller=lambda controller: controller.describe_quorum,
+        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
     ),
 )

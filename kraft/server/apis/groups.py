@@ -19,8 +19,8 @@ from kraft.rpc.group_calls import (
     TXN_OFFSET_COMMIT,
 )
 from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
-from kraft.server.apis.sides import BrokerSide
 from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 

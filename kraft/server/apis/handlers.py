@@ -11,7 +11,8 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
 from kraft.server.apis.api import Handler
-from kraft.server.apis.sides import BrokerSide, ControllerSide, Side
+from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.sides import ControllerSide, Side
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kraft.rpc.calls import FETCH, FETCH_RECORDS, PRODUCE, PRODUCE_RECORDS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, VisibleTo
-from kraft.server.apis.sides import BrokerSide
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.leaders import Leaders

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import AnyCall, Call, Served
 from kraft.server.apis.api import Api, VisibleTo
-from kraft.server.apis.sides import BrokerSide, ControllerSide
+from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.sides import ControllerSide
 from kraft.server.apis.table import APIS
-from kraft.server.kafka_listener.handled import HandledApi
+from kraft.server.kafka_listener.encoded_responses import EncodedResponses
+from kraft.server.kafka_listener.handled import HandledApi, Reuse
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 
@@ -63,4 +66,7 @@ def _kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
         to_version=api.to_version,
         takes_context=api.takes_context,
         misdirected=None if api.misdirected is None else api.misdirected(broker),
+        reuse=None
+        if api.reused_for is None
+        else Reuse(EncodedResponses(broker.image), partial(api.reused_for, broker)),
     )

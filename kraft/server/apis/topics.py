@@ -6,14 +6,29 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.topic_deletion import delete_topics
+from kraft.rpc.calls import METADATA
 from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
 from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
-from kraft.server.apis.handlers import decided, forwarded
+from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
 from kraft.server.apis.sides import Side
-from kraft.server.handlers import topics
+from kraft.server.handlers import describe_topic_partitions, metadata, topics
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.wire.api_keys import ApiKey
+
+
+def _metadata(broker: BrokerSide) -> Handler[Any, Any]:
+    return metadata.MetadataHandler(
+        broker.image,
+        broker.controllers,
+        broker.config,
+        broker.listener,
+        controller=broker.controller_for_clients,
+        listed_though_fenced=broker.listed_though_fenced,
+        known_to_lead=broker.known_to_lead,
+        internal_topics=broker.internal_topics.values(),
+    ).handle
 
 
 def _describe_topics(side: Side) -> Handler[Any, Any]:
@@ -54,6 +69,25 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
         needs=(Permission(Operation.ALTER, Resource.TOPIC),),
         refused=topics.partitions_refused,
+    ),
+    Api(
+        key=ApiKey.METADATA,
+        call=METADATA,
+        decided_by=DecidedBy.BROKER,
+        handler=_metadata,
+        # Also to create what is missing.
+        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC), Permission(Operation.CREATE, Resource.TOPIC)),
+        refused=never_refused,
+        from_version=metadata.from_version,
+        to_version=metadata.to_version,
+        reused_for=lambda broker, request: metadata.reused_for(request, tuple(broker.listed_though_fenced())),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        decided_by=DecidedBy.BROKER,
+        handler=from_metadata(describe_topic_partitions.describe_topic_partitions),
+        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        refused=describe_topic_partitions.refused,
     ),
     Api(
         call=DESCRIBE_TOPICS,

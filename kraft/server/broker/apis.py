@@ -13,26 +13,28 @@ from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
-from kraft.server.apis.sides import BrokerSide
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.broker.coordinators import BrokerCoordinators
-from kraft.server.broker.kafka import KafkaListeners
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.broker_handlers import BrokerHandlers, RecordHandlers
+from kraft.server.handlers.broker_handlers import RecordHandlers
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
-from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.identity.world import NodeWorld
+from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
+from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
+from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
 from kraft.server.kafka_listener.requests import Api
+from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -60,14 +62,18 @@ class BrokerApis:
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
-        self._kafka = KafkaListeners(config, world, metadata)
+        self._kafka_fetches = SharedFetches(
+            FetchSessions(lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX),
+            Budget(WAITING_PARTITIONS_MAX),
+            world.clock.monotonic_ms,
+        )
 
     def grpc_services(self) -> list[Service]:
         """Return the services of the GRPC listener."""
         return [Service(*self.grpc_calls())]
 
     def grpc_calls(self) -> list[Served]:
-        return [*self.handlers.served(), *serving.grpc_calls(self._side)]
+        return [*self._side.groups.served(), *serving.grpc_calls(self._side)]
 
     def replica_fetch(self) -> Served:
         """Return the exchange that followers use, on connections of their own where they can."""
@@ -75,8 +81,15 @@ class BrokerApis:
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""
-        handlers = replace(self.handlers, metadata=self._metadata_handler(listener))
-        return self._kafka.apis(listener, handlers, serving.kafka_apis(replace(self._side, listener=listener)))
+        apis: dict[ApiKey, Api] = {}
+        side = replace(
+            self._side,
+            listener=listener,
+            listed_though_fenced=self._metadata.fenced_lately.brokers,
+            served_keys=apis.keys(),
+        )
+        apis.update(kafka_group_apis(side.groups) | serving.kafka_apis(side))
+        return apis
 
     async def close_threads(self) -> None:
         await shut_down(self._read_thread, drops_waiting=True)
@@ -97,12 +110,14 @@ class BrokerApis:
             shortage_of=self._logs.disk_space.shortage,
             awaited_replicas=self._awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,
+            controllers=metadata.controllers,
+            quorum=QuorumHandler(metadata.controllers, config.node_id, self._world.clock.wall_ms),
             listener=GRPC,
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,
-            groups=self.handlers.groups,
+            groups=self._coordinators.group_handlers(),
             records=self._record_handlers(),
-            kafka_fetches=self._kafka.fetches,
+            kafka_fetches=self._kafka_fetches,
             transactions=transactions.handler,
             markers=transactions.markers,
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.coordinators),
@@ -111,14 +126,6 @@ class BrokerApis:
     @cached_property
     def _forwarder(self) -> Forwarder:
         return Forwarder(self._metadata.loader, self._metadata.controllers)
-
-    @cached_property
-    def handlers(self) -> BrokerHandlers:
-        return BrokerHandlers(
-            metadata=self._metadata_handler(GRPC),
-            groups=self._coordinators.group_handlers(),
-            quorum=QuorumHandler(self._metadata.controllers, self._config.node_id, self._world.clock.wall_ms),
-        )
 
     @cached_property
     def _awaited_replicas(self) -> AwaitedReplicasHandler:
@@ -137,15 +144,4 @@ class BrokerApis:
             produce=produce,
             fetch=fetch,
             plain=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
-        )
-
-    def _metadata_handler(self, listener: str) -> MetadataHandler:
-        metadata = self._metadata
-        return MetadataHandler(
-            metadata.loader,
-            metadata.controllers,
-            self._config.topics,
-            listener,
-            self._replicas.leader_checks.known_to_lead,
-            self._coordinators.topics.values(),
         )

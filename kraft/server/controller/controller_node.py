@@ -73,8 +73,9 @@ class ControllerNode:
             entropy=world.entropy,
             features_of_others=voters.of_controllers_only,
             has_live_session=self._controller.watch.has_live_session,
+            describe_quorum=self._controller.describe_quorum,
         )
-        self.calls: list[Served] = [*self._controller.served(), *controller_calls(side)]
+        self.calls: list[Served] = [*self._controller.cluster_calls.served(), *controller_calls(side)]
 
     async def start(self, listen: Callable[[], Awaitable[None]]) -> None:
         """Load the latest snapshot, listen, and join the quorum. Raises MetadataUnusable and OSError."""

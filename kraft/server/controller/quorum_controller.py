@@ -20,8 +20,6 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.quorum.port import Quorum
-from kraft.rpc.call import Served
-from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.runtime.clock import Clock
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
@@ -153,13 +151,6 @@ class QuorumController:
         if status.leader_id != self._config.node_id:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "this controller has just lost its leadership")
         return self._view.describe(status, self.host.committed_index, self.host.image.brokers)
-
-    def served(self) -> list[Served]:
-        """Return the calls of the CONTROLLER listener that are not in the table of APIs."""
-        return [
-            *self.cluster_calls.served(),
-            DESCRIBE_QUORUM.served_by(self.describe_quorum),
-        ]
 
 
 def _is_shutting_down(broker: BrokerRegistration) -> bool:

@@ -1,4 +1,4 @@
-"""The handlers of a broker: every listener calls them, whatever its protocol."""
+"""Handlers of a broker that its listeners share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.groups import GroupsHandler
-from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
-from kraft.server.handlers.quorum import QuorumHandler
 
 
 class GroupHandlers(Struct, frozen=True, kw_only=True):
@@ -37,19 +35,3 @@ class RecordHandlers(Struct, frozen=True, kw_only=True):
     produce: ProduceHandler
     fetch: FetchHandler
     plain: PlainRecordsHandler
-
-
-class BrokerHandlers(Struct, frozen=True, kw_only=True):
-    metadata: MetadataHandler
-    """Answers with the addresses of one listener; each listener has its own."""
-
-    groups: GroupHandlers
-    quorum: QuorumHandler
-
-    def served(self) -> list[Served]:
-        """Return the calls of the GRPC listener."""
-        return [
-            *self.metadata.served(),
-            *self.groups.served(),
-            *self.quorum.served(),
-        ]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from typing import Final
-from uuid import UUID
 
-from kraft.metadata import topic_names
+from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.topic_names import INTERNAL_TOPICS, unknown_topic
 from kraft.model.errors import ErrorCode
-from kraft.model.metadata import PartitionMetadata, TopicMetadata
-from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
+from kraft.server.handlers.authorized_operations import ON_TOPIC
 from kraft.server.loop.turns import Turns
-
-NO_TOPIC_ID = UUID(int=0)
-
+from kraft.wire.declaration import ZERO_UUID
+from kraft.wire.schema.describe_topic_partitions import (
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions that are described before other tasks have their turn: there may be 50,000."""
@@ -30,36 +31,38 @@ async def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) 
 
 
 def _describe(image: MetadataImage, name: str) -> TopicDescription:
-    topic = image.topic(name)
+    topic, metadata = image.topic(name), described(image, name)
     if topic is None:
-        return TopicDescription(metadata=unknown_topic(name), configs={})
-    return TopicDescription(metadata=topic_metadata(image, topic), configs=dict(topic.configs))
+        return TopicDescription(topic=name, metadata=metadata, configs={}, error_message=unknown_topic(name).message)
+    return TopicDescription(topic=name, metadata=metadata, configs=dict(topic.configs))
 
 
-def unknown_topic(name: str) -> TopicMetadata:
-    refusal = topic_names.unknown_topic(name)
-    return TopicMetadata(
-        error_code=refusal.error_code,
-        error_message=refusal.message,
-        topic=name,
-        topic_id=NO_TOPIC_ID,
-        partitions=[],
+def described(image: MetadataImage, name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Return the topic with all of its partitions, or the error of one that does not exist."""
+    topic = image.topic(name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=unknown_topic(name).error_code if topic is None else ErrorCode.NONE,
+        name=name,
+        topic_id=ZERO_UUID if topic is None else topic.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=() if topic is None else _partitions(image, topic),
+        topic_authorized_operations=ON_TOPIC,
     )
 
 
-def topic_metadata(image: MetadataImage, topic: TopicImage) -> TopicMetadata:
-    partitions = [_partition(image, topic.partitions[number]) for number in sorted(topic.partitions)]
-    return TopicMetadata(error_code=ErrorCode.NONE, topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+def _partitions(image: MetadataImage, topic: TopicImage) -> tuple[DescribeTopicPartitionsResponsePartition, ...]:
+    return tuple(_partition(image, topic.partitions[number]) for number in sorted(topic.partitions))
 
 
-def _partition(image: MetadataImage, state: PartitionImage) -> PartitionMetadata:
-    return PartitionMetadata(
-        partition=state.partition,
+def _partition(image: MetadataImage, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if state.has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=state.partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
-        replicas=list(state.replicas),
-        isr=list(state.isr),
-        offline_replicas=[broker_id for broker_id in state.replicas if not image.is_alive(broker_id)],
-        elr=list(state.elr),
-        last_known_elr=list(state.last_known_elr),
+        replica_nodes=tuple(state.replicas),
+        isr_nodes=tuple(state.isr),
+        eligible_leader_replicas=tuple(state.elr),
+        last_known_elr=tuple(state.last_known_elr),
+        offline_replicas=tuple(broker_id for broker_id in state.replicas if not image.is_alive(broker_id)),
     )

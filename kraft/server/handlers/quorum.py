@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.rpc.call import Served
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.handlers.leaderless_quorum import leaderless
@@ -60,9 +59,6 @@ class QuorumHandler:
         heard_ms_ago = {voter: self._controllers.heard_ms_ago(voter) for voter in answers}
         heard_ms = {voter: now_ms - ms_ago for voter, ms_ago in heard_ms_ago.items() if ms_ago >= 0}
         return leaderless(answers, heard_ms, asked_by=self._own_id, now_ms=now_ms)
-
-    def served(self) -> list[Served]:
-        return [DESCRIBE_QUORUM.served_by(self.describe)]
 
 
 def _can_elect(description: QuorumDescription) -> bool:

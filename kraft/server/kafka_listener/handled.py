@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Set
+from typing import Any, NamedTuple
 
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.rpc.value_elements import count_value_elements
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX, encoded_in_thread
+from kraft.server.kafka_listener.encoded_responses import (
+    ELEMENTS_ON_LOOP_MAX,
+    EncodedResponses,
+    encoded,
+    encoded_in_thread,
+)
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
-from kraft.server.kafka_listener.requests import ConnectionContext, Response
+from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage, Response
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message, Sized
 from kraft.wire.versions import NO_VERSION
+
+
+class Reuse(NamedTuple):
+    """Responses that are sent again, and the function that says to which requests; None is for this one only."""
+
+    responses: EncodedResponses
+    of: Callable[[Any], Hashable | None]
 
 
 class HandledApi:
@@ -30,6 +42,7 @@ class HandledApi:
         to_version: Callable[[Any, Any, int], Any] | None = None,
         takes_context: bool = False,
         misdirected: Callable[[Any], Set[TopicPartition]] | None = None,
+        reuse: Reuse | None = None,
     ) -> None:
         """The functions are those of the API's row in the table."""
         self._key = key
@@ -39,8 +52,12 @@ class HandledApi:
         self._to_version = to_version
         self._takes_context = takes_context
         self._misdirected = misdirected
+        self._reuse = reuse
 
-    async def __call__(self, request: Message, call: ConnectionContext) -> Response:
+    async def __call__(self, asked: Message, call: ConnectionContext) -> Response:
+        request = asked if self._from_version is None else self._from_version(asked, call.version)
+        if self._reuse is not None and (reused_for := self._reuse.of(request)) is not None:
+            return await self._reuse.responses.get((call.version, reused_for), lambda: self._encoded(request, call))
         response = await self._response(request, call)
         if self._misdirected is not None and call.repeated is not None:
             _check_repeated(request, self._misdirected(response), call.repeated)
@@ -48,9 +65,12 @@ class HandledApi:
             return await encoded_in_thread(response, call.version)
         return response
 
-    async def _response(self, asked: Message, call: RequestContext) -> Message:
+    async def _encoded(self, request: Message, call: RequestContext) -> EncodedMessage:
+        response = await self._response(request, call)
+        return await encoded(response, call.version, count_value_elements(response, ELEMENTS_ON_LOOP_MAX))
+
+    async def _response(self, request: Message, call: RequestContext) -> Message:
         version = call.version
-        request = asked if self._from_version is None else self._from_version(asked, version)
         try:
             response: Message = await (self._handle(request, call) if self._takes_context else self._handle(request))
         except Refusal as refusal:

@@ -39,6 +39,8 @@ class MetadataResponseTopic(Struct):
     is_internal: Bool = field("1+", default=False)
     partitions: Array[MetadataResponsePartition]
     topic_authorized_operations: Int32 = field("8+", default=-0x80000000)
+    # In no version of Kafka: over gRPC, the reason of the error.
+    error_message: String = field("none", default="")
 
 
 class MetadataResponse(Message, key=3, versions="0-13", flexible="9+"):

@@ -110,9 +110,9 @@ def test_first_topics_groups_and_transactions_while_a_broker_is_away_outlive_ano
         topics = ["flights", "payments", *INTERNAL]
         for described in admin.describe_topics(topics):
             for partition in described.metadata.partitions:
-                assert sorted(partition.replicas) == [1, 2, 3]
-                assert sorted(partition.isr) == [1, 2]
-                assert partition.replicas[-1] == 3
+                assert sorted(partition.replica_nodes) == [1, 2, 3]
+                assert sorted(partition.isr_nodes) == [1, 2]
+                assert partition.replica_nodes[-1] == 3
 
         cluster.start()
         cluster.wait_ready()
@@ -136,7 +136,7 @@ def test_a_reassignment_onto_a_broker_that_is_away_completes_when_it_is_back(clu
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("orders", partitions=1, replication_factor=2, configs={"min.insync.replicas": "1"})
         (described,) = admin.describe_topics(["orders"])
-        replicas = described.metadata.partitions[0].replicas
+        replicas = described.metadata.partitions[0].replica_nodes
         (spare,) = {1, 2, 3} - set(replicas)
         cluster.node(spare).kill()
         until(lambda: admin.describe_brokers([spare])[0].fenced, "the broker is not fenced")
@@ -148,4 +148,4 @@ def test_a_reassignment_onto_a_broker_that_is_away_completes_when_it_is_back(clu
         cluster.wait_ready()
         until(lambda: not admin.list_partition_reassignments(), "the reassignment does not end")
         (described,) = admin.describe_topics(["orders"])
-        assert sorted(described.metadata.partitions[0].isr) == sorted([replicas[0], spare])
+        assert sorted(described.metadata.partitions[0].isr_nodes) == sorted([replicas[0], spare])

@@ -49,7 +49,7 @@ def leaders(admin: Admin) -> list[int]:
 
 def all_in_sync(admin: Admin) -> bool:
     (topic,) = admin.describe_topics([TOPIC])
-    return all(len(partition.isr) == 3 for partition in topic.metadata.partitions)
+    return all(len(partition.isr_nodes) == 3 for partition in topic.metadata.partitions)
 
 
 @pytest.mark.parametrize("is_controller", [False, True])

@@ -190,5 +190,5 @@ def test_a_broker_is_emptied_and_kept_empty(cluster: Cluster, admin: Admin) -> N
     assert [each.broker_id for each in admin.describe_brokers()] == [1, 2, 3]
     for topic in ("invoices", "later"):
         (found,) = admin.describe_topics([topic])
-        assert all(sorted(each.isr) == sorted(each.replicas) for each in found.metadata.partitions)
+        assert all(sorted(each.isr_nodes) == sorted(each.replica_nodes) for each in found.metadata.partitions)
     assert read_all(cluster.bootstrap_servers, "invoices") == once_each(200)

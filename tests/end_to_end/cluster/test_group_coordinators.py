@@ -212,7 +212,7 @@ def test_each_broker_names_the_coordinator_with_the_address_for_its_listener() -
             kafka_servers = cluster.kafka_bootstrap_servers.split(",")
             coordinator = found(servers[0])
             (described,) = admin.describe_topics([OFFSETS_TOPIC])
-        assert [len(each.replicas) for each in described.metadata.partitions] == [3] * 5
+        assert [len(each.replica_nodes) for each in described.metadata.partitions] == [3] * 5
         assert coordinator.node_id == described.metadata.partitions[partition_of(GROUP, 5)].leader_id
         assert f"{coordinator.host}:{coordinator.port}" == servers[coordinator.node_id - 1]
         found_as_kafkas_clients = [_eventually_found(server) for server in kafka_servers]

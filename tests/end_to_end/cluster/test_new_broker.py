@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from kraft.client import Admin, BrokerDescription, TopicPartition
-from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until, until_every_broker_knows, until_in_sync
 
@@ -20,7 +22,7 @@ def described(admin: Admin) -> BrokerDescription:
     return broker
 
 
-def partitions(admin: Admin, topic: str) -> list[PartitionMetadata]:
+def partitions(admin: Admin, topic: str) -> Sequence[DescribeTopicPartitionsResponsePartition]:
     (found,) = admin.describe_topics([topic])
     return found.metadata.partitions
 
@@ -50,10 +52,10 @@ def test_a_new_broker_stays_empty_until_topics_are_created_or_partitions_are_mov
         cluster.wait_ready()
         until_in_sync(admin, "before")
         until(
-            lambda: all(each.leader_id == each.replicas[0] for each in partitions(admin, "before")),
+            lambda: all(each.leader_id == each.replica_nodes[0] for each in partitions(admin, "before")),
             lambda: partitions(admin, "before"),
         )
-        assert all(sorted(each.replicas) == [1, 2, 3] for each in partitions(admin, "before"))
+        assert all(sorted(each.replica_nodes) == [1, 2, 3] for each in partitions(admin, "before"))
         empty = described(admin)
         assert (empty.replicas, empty.leaders, held(cluster)) == (0, 0, set())
 
@@ -62,7 +64,7 @@ def test_a_new_broker_stays_empty_until_topics_are_created_or_partitions_are_mov
         until_every_broker_knows(cluster.bootstrap_servers, "after")
         # Each of the four brokers leads one; how many it follows depends on where the placement begins.
         assert described(admin).leaders == 1
-        given = {f"after-{each.partition}" for each in partitions(admin, "after") if NEW in each.replicas}
+        given = {f"after-{each.partition_index}" for each in partitions(admin, "after") if NEW in each.replica_nodes}
         until(lambda: held(cluster) == given, lambda: held(cluster))
 
         moved = TopicPartition("before", 2)

@@ -133,7 +133,7 @@ def leaders(admin: Admin, topic: str) -> list[int]:
 
 def replicas(admin: Admin, topic: str) -> list[list[int]]:
     (described,) = admin.describe_topics([topic])
-    return [[*each.replicas] for each in described.metadata.partitions]
+    return [[*each.replica_nodes] for each in described.metadata.partitions]
 
 
 def test_each_process_is_a_broker_of_the_machine(machine: Machine, admin: Admin) -> None:

@@ -107,7 +107,7 @@ def assert_unhurt(cluster: Cluster, topic: str) -> None:
     publish(cluster.bootstrap_servers, topic, range(100))
     assert read_all(cluster.bootstrap_servers, topic) == once_each(100)
     with Admin(cluster.bootstrap_servers) as admin:
-        assert sorted(broker.broker_id for broker in admin.describe_cluster().brokers) == [1, 2, 3]
+        assert sorted(broker.node_id for broker in admin.describe_cluster().brokers) == [1, 2, 3]
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kraft.client import Admin, Consumer, ElectionType, ErrorCode, KraftError, Producer, Refusal, TopicPartition
-from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from tests.support.command_line import kraft
 from tests.support.waiting import until
 
@@ -38,12 +38,12 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
         yield admin
 
 
-def partitions(admin: Admin, topic: str) -> dict[int, PartitionMetadata]:
+def partitions(admin: Admin, topic: str) -> dict[int, DescribeTopicPartitionsResponsePartition]:
     (described,) = admin.describe_topics([topic])
-    return {each.partition: each for each in described.metadata.partitions}
+    return {each.partition_index: each for each in described.metadata.partitions}
 
 
-def all_partitions(admin: Admin) -> list[PartitionMetadata]:
+def all_partitions(admin: Admin) -> list[DescribeTopicPartitionsResponsePartition]:
     return [each for described in admin.describe_topics() for each in described.metadata.partitions]
 
 
@@ -59,7 +59,7 @@ def until_moved(admin: Admin, topic: str, wanted: Mapping[int, list[int]]) -> No
     def there() -> bool:
         found = partitions(admin, topic)
         return all(
-            found[number].replicas == replicas and sorted(found[number].isr) == sorted(replicas)
+            found[number].replica_nodes == tuple(replicas) and sorted(found[number].isr_nodes) == sorted(replicas)
             for number, replicas in wanted.items()
         )
 
@@ -174,7 +174,7 @@ def test_a_move_to_a_broker_that_is_down_waits_for_it_or_is_cancelled(cluster: C
     under_way = admin.list_partition_reassignments([name])[name]
     assert (under_way.replicas, under_way.adding_replicas, under_way.removing_replicas) == ((1, 4, 2), (4,), (2,))
     assert admin.alter_partition_reassignments({name: None}) == {name: None}
-    assert partitions(admin, topic)[0].replicas == [1, 2]
+    assert partitions(admin, topic)[0].replica_nodes == (1, 2)
     refusal = admin.alter_partition_reassignments({name: None})[name]
     assert refusal is not None
     assert refusal.error_code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -192,13 +192,13 @@ def test_partitions_are_added_and_used(cluster: Cluster, admin: Admin) -> None:
     admin.create_partitions(topic, 6)
     found = partitions(admin, topic)
     assert len(found) == 6
-    assert max(Counter(each.replicas[0] for each in found.values()).values()) == 2
+    assert max(Counter(each.replica_nodes[0] for each in found.values()).values()) == 2
     with Producer(cluster.bootstrap_servers, acks="all") as producer:
         receipts = [producer.send(topic, b"%d" % number, partition=number) for number in range(6)]
         assert [receipt.result(timeout=DEADLINE_S).partition for receipt in receipts] == list(range(6))
     assert sum(consume(cluster, topic, 6).values()) == 6
     admin.create_partitions(topic, 7, [[4, 2, 1]])
-    assert partitions(admin, topic)[6].replicas == [4, 2, 1]
+    assert partitions(admin, topic)[6].replica_nodes == (4, 2, 1)
     with pytest.raises(Refusal, match="already has 7 partitions"):
         admin.create_partitions(topic, 7)
 
@@ -206,12 +206,15 @@ def test_partitions_are_added_and_used(cluster: Cluster, admin: Admin) -> None:
 def test_leaders_go_back_to_the_preferred_ones_on_demand(cluster: Cluster, admin: Admin) -> None:
     topic = "led"
     admin.create_topic(topic, partitions=4, replication_factor=3)
-    preferred = {number: each.replicas[0] for number, each in partitions(admin, topic).items()}
+    preferred = {number: each.replica_nodes[0] for number, each in partitions(admin, topic).items()}
     cluster.node(2).terminate()
     cluster.start()
     cluster.wait_ready()
     # Those of other tests, too: the election is one of all partitions.
-    until(lambda: all(set(each.isr) == set(each.replicas) for each in all_partitions(admin)), admin.describe_topics)
+    until(
+        lambda: all(set(each.isr_nodes) == set(each.replica_nodes) for each in all_partitions(admin)),
+        admin.describe_topics,
+    )
     assert any(each.leader_id != preferred[number] for number, each in partitions(admin, topic).items())
     outcome = admin.elect_leaders(ElectionType.PREFERRED)
     assert set(outcome.values()) == {None}
@@ -229,7 +232,7 @@ def test_an_unclean_election_gives_a_partition_back_that_lost_its_last_replica(c
     admin.alter_partition_reassignments({name: [4, 1]})
     until_moved(admin, topic, {0: [4, 1]})
     cluster.node(1).kill()
-    until(lambda: partitions(admin, topic)[0].isr == [4], lambda: partitions(admin, topic))
+    until(lambda: partitions(admin, topic)[0].isr_nodes == (4,), lambda: partitions(admin, topic))
     with Producer(cluster.bootstrap_servers) as producer:
         producer.send(topic, b"only here", partition=0).result(timeout=DEADLINE_S)
     cluster.node(4).kill()
@@ -239,12 +242,12 @@ def test_an_unclean_election_gives_a_partition_back_that_lost_its_last_replica(c
     assert partitions(admin, topic)[0].leader_id == -1
     assert admin.elect_leaders(ElectionType.UNCLEAN, [name]) == {name: None}
     state = partitions(admin, topic)[0]
-    assert (state.leader_id, state.isr) == (1, [1])
+    assert (state.leader_id, state.isr_nodes) == (1, (1,))
     with Producer(cluster.bootstrap_servers) as producer:
         producer.send(topic, b"after", partition=0).result(timeout=DEADLINE_S)
     cluster.start()
     cluster.wait_ready()
-    until(lambda: sorted(partitions(admin, topic)[0].isr) == [1, 4], lambda: partitions(admin, topic))
+    until(lambda: sorted(partitions(admin, topic)[0].isr_nodes) == [1, 4], lambda: partitions(admin, topic))
     assert consume(cluster, topic, 1) == Counter([b"after"])
 
 
@@ -278,7 +281,7 @@ def test_a_replica_begins_where_the_leaders_log_does(cluster: Cluster, admin: Ad
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=0).result(timeout=DEADLINE_S)
     assert admin.delete_records({name: 7}) == {name: 7}
-    (leader,) = partitions(admin, topic)[0].replicas
+    (leader,) = partitions(admin, topic)[0].replica_nodes
     target = [leader % 4 + 1]
     admin.alter_partition_reassignments({name: target})
     until_moved(admin, topic, {0: target})
@@ -338,7 +341,7 @@ def test_leaders_go_back_unasked_and_a_topic_that_may_lose_records_is_led_again(
     with Cluster(nodes=3, overrides=settings) as cluster, Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("led", partitions=3, replication_factor=3)
         until_known(cluster, "led")
-        preferred = {number: each.replicas[0] for number, each in partitions(admin, "led").items()}
+        preferred = {number: each.replica_nodes[0] for number, each in partitions(admin, "led").items()}
         assert sorted(preferred.values()) == [1, 2, 3]
         cluster.node(1).kill()
         until(lambda: all(each.leader_id > 1 for each in partitions(admin, "led").values()), lambda: "leaders stay")
@@ -354,7 +357,7 @@ def test_leaders_go_back_unasked_and_a_topic_that_may_lose_records_is_led_again(
         admin.alter_partition_reassignments({TopicPartition(topic, 0): [3, 1]})
         until_moved(admin, topic, {0: [3, 1]})
         cluster.node(1).kill()
-        until(lambda: partitions(admin, topic)[0].isr == [3], lambda: partitions(admin, topic))
+        until(lambda: partitions(admin, topic)[0].isr_nodes == (3,), lambda: partitions(admin, topic))
         cluster.node(3).kill()
         cluster.node(1).start()
         until(lambda: partitions(admin, topic)[0].leader_id == -1, lambda: partitions(admin, topic))

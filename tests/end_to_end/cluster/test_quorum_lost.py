@@ -120,7 +120,7 @@ def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluste
     create_topic(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=3)
     with Admin(cluster.bootstrap_servers) as admin:
         (topic,) = admin.describe_topics(["orders"])
-        led_by = {each.leader_id: each.partition for each in topic.metadata.partitions}
+        led_by = {each.leader_id: each.partition_index for each in topic.metadata.partitions}
     for node_id in (2, 3):
         cluster.node(node_id).kill()
     lost_since(cluster)
@@ -155,7 +155,7 @@ def test_what_the_living_node_leads_is_read_at_once_while_nobody_can_be_elected(
     create_topic(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=3)
     with Admin(cluster.bootstrap_servers) as admin:
         (topic,) = admin.describe_topics(["orders"])
-        own = next(each.partition for each in topic.metadata.partitions if each.leader_id == 1)
+        own = next(each.partition_index for each in topic.metadata.partitions if each.leader_id == 1)
         with Producer(cluster.bootstrap_servers) as producer:
             producer.send("orders", b"x", partition=own).result()
     for node_id in (2, 3):

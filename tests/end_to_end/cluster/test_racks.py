@@ -38,7 +38,7 @@ def in_racks(replicas: list[int]) -> Counter[str]:
 
 def placed(admin: Admin, topic: str) -> list[list[int]]:
     (described,) = admin.describe_topics([topic])
-    return [[*each.replicas] for each in described.metadata.partitions]
+    return [[*each.replica_nodes] for each in described.metadata.partitions]
 
 
 def test_brokers_say_in_which_rack_they_stand(admin: Admin) -> None:

@@ -144,7 +144,7 @@ def test_a_clean_election_repeats_nothing_and_skips_nothing(cluster: Cluster, ad
             until(partial(_is_led_by_another, topic, leader_id), lambda: topic.state)
             cluster.start()
             cluster.wait_ready()
-            until(lambda: len(topic.state.isr) == 2, lambda: topic.state)
+            until(lambda: len(topic.state.isr_nodes) == 2, lambda: topic.state)
             if turn:
                 topic.write(numbered("turn", 0, turn))
                 assert read(consumer, turn) == numbered("turn", 0, turn)

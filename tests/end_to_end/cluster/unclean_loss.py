@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kraft.client import Admin, ElectionType, Producer, TopicPartition
-from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from tests.support.waiting import DEADLINE_S, until
 
 
@@ -21,13 +21,14 @@ class LosingTopic:
         admin.create_topic(topic, partitions=1, replication_factor=1, configs=configs)
         admin.alter_partition_reassignments({self.partition: list(replicas)})
         until(
-            lambda: self.state.replicas == list(replicas) and set(self.state.isr) == set(replicas), lambda: self.state
+            lambda: self.state.replica_nodes == replicas and set(self.state.isr_nodes) == set(replicas),
+            lambda: self.state,
         )
         admin.elect_leaders(ElectionType.PREFERRED, [self.partition])
         until(lambda: self.state.leader_id == self._first, lambda: self.state)
 
     @property
-    def state(self) -> PartitionMetadata:
+    def state(self) -> DescribeTopicPartitionsResponsePartition:
         (described,) = self._admin.describe_topics([self.partition.topic])
         return described.metadata.partitions[0]
 
@@ -37,7 +38,7 @@ class LosingTopic:
 
     def write_without_second(self, values: list[bytes]) -> None:
         self._cluster.node(self._second).kill()
-        until(lambda: self.state.isr == [self._first], lambda: self.state)
+        until(lambda: self.state.isr_nodes == (self._first,), lambda: self.state)
         self.write(values)
 
     def lose(self) -> None:
@@ -47,4 +48,4 @@ class LosingTopic:
         until(lambda: self.state.leader_id == self._second, lambda: self.state)
         self._cluster.start()
         self._cluster.wait_ready()
-        until(lambda: len(self.state.isr) == 2, lambda: self.state)
+        until(lambda: len(self.state.isr_nodes) == 2, lambda: self.state)

@@ -16,7 +16,7 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
-from kraft.model.metadata import MetadataRequest
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import PeerConnections
 from kraft.server.identity import storage
@@ -100,10 +100,10 @@ def test_grpc_clients_get_the_advertised_addresses(listeners: ClusterListeners) 
         connections = PeerConnections()
         try:
             peer = connections.peer(f"127.0.0.1:{listeners.grpc[number]}")
-            answer = await peer.call(METADATA, MetadataRequest(topics=[]), DEADLINE_S)
+            answer = await peer.call(METADATA, metadata_of(()), DEADLINE_S)
         finally:
             await connections.close()
-        return {(broker.broker_id, broker.host, broker.port) for broker in answer.brokers}
+        return {(broker.node_id, broker.host, broker.port) for broker in answer.brokers}
 
     expected = {(1, "localhost", listeners.grpc[0]), (2, "127.0.0.1", listeners.grpc[1])}
     assert [asyncio.run(told_by(number)) for number in (0, 1)] == [expected, expected]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import Refusal
-from kraft.model.metadata import MetadataRequest
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.testing import Cluster
@@ -69,7 +69,7 @@ def test_a_request_of_grpc_is_taken_up_to_the_bound_and_refused_above_it(cluster
         try:
             peer = connections.peer(cluster.bootstrap_servers)
             names = [f"{number:n>997}" for number in range(size_bytes // 1_000)]
-            return len((await peer.call(METADATA, MetadataRequest(topics=names), DEADLINE_S)).topics)
+            return len((await peer.call(METADATA, metadata_of(names), DEADLINE_S)).topics)
         finally:
             await connections.close()
 

@@ -88,7 +88,7 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     first = run("server", "stop", "-c", machine.configs[0])
     assert first.stdout == f"Stopped node 1 of cluster {machine.cluster_id} (pid {started[0][1]}).\n"
     with Admin(machine.bootstrap_servers) as admin:
-        assert {broker.broker_id for broker in admin.describe_cluster().brokers} <= {1, 2, 3}
+        assert {broker.node_id for broker in admin.describe_cluster().brokers} <= {1, 2, 3}
     both = run("server", "stop", "--cluster-id", machine.cluster_id)
     assert (both.returncode, re.findall(r"node (\d)", both.stdout)) == (0, ["2", "3"])
     assert not any(psutil.pid_exists(pid) and _runs(pid) for _, pid in started)

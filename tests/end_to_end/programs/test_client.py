@@ -25,8 +25,8 @@ from kraft.client import (
     WantedColumns,
 )
 from kraft.client.threads.ordinary_path import OrdinaryPath
-from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from tests.support.arrow_columns import lists_of
 from tests.support.command_line import DEADLINE_S, kraft, run_kraft, running
 from tests.support.records import create_topic
@@ -178,12 +178,12 @@ def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
         # The broker that was asked so far may be the one that is killed.
         until_every_broker_knows(cluster.bootstrap_servers, "acknowledged")
 
-        def state() -> PartitionMetadata:
+        def state() -> DescribeTopicPartitionsResponsePartition:
             return admin.describe_topics(["acknowledged"])[0].metadata.partitions[0]
 
-        follower = next(each for each in state().replicas if each != state().leader_id)
+        follower = next(each for each in state().replica_nodes if each != state().leader_id)
         cluster.node(follower).kill()
-        until(lambda: len(state().isr) == 2, state)
+        until(lambda: len(state().isr_nodes) == 2, state)
         with ExitStack() as stack:
             limited = partial(Producer, cluster.bootstrap_servers, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
             both = [stack.enter_context(limited(acks=acks)) for acks in ("all", "-1")]
@@ -198,7 +198,7 @@ def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
                 assert nobody.send("acknowledged", b"none").result(DEADLINE_S).offset == -1
         cluster.node(follower).start()
         cluster.wait_ready()
-        until(lambda: len(state().isr) == 3, state)
+        until(lambda: len(state().isr_nodes) == 3, state)
         with Producer(cluster.bootstrap_servers, acks="all") as all_of_them:
             assert all_of_them.send("acknowledged", b"all again").result(DEADLINE_S).offset == 21
     assert read_all(cluster, "acknowledged", 1) == [[b"one", *[b"none"] * 20, b"all again"]]

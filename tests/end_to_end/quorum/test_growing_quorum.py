@@ -149,9 +149,9 @@ def records(nodes: Nodes, node: int = 1) -> list[bytes]:
 
 
 def _has_replicas_everywhere(admin: Admin) -> bool:
-    topics = {each.metadata.topic: each.metadata.partitions for each in admin.describe_topics([])}
+    topics = {each.topic: each.metadata.partitions for each in admin.describe_topics([])}
     assert topics.keys() == {"orders", "__consumer_offsets"}
-    return all(sorted(each.isr) == [*NODES] for partitions in topics.values() for each in partitions)
+    return all(sorted(each.isr_nodes) == [*NODES] for partitions in topics.values() for each in partitions)
 
 
 def _has_caught_up(admin: Admin, topic: str) -> bool:

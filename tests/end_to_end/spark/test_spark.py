@@ -252,7 +252,7 @@ def append(cluster: Cluster, topic: str, partition: int, numbers: range) -> None
 def leader_of(cluster: Cluster, partition: TopicPartition) -> int:
     with Admin(cluster.bootstrap_servers) as admin:
         [described] = admin.describe_topics([partition.topic])
-    return next(each.leader_id for each in described.metadata.partitions if each.partition == partition.partition)
+    return next(each.leader_id for each in described.metadata.partitions if each.partition_index == partition.partition)
 
 
 def test_a_missing_topic_is_named(spark: SparkSession, cluster: Cluster) -> None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from kraft.client import Admin, Producer
 from kraft.model.ids import Offset, TopicPartition
-from kraft.model.metadata import PartitionMetadata
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.high_watermarks import read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.testing import Cluster
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until
 
 RECORDS = 2_000
 
 
-def partitions(admin: Admin) -> list[PartitionMetadata]:
+def partitions(admin: Admin) -> Sequence[DescribeTopicPartitionsResponsePartition]:
     (described,) = admin.describe_topics(["orders"])
     return described.metadata.partitions
 
@@ -67,10 +67,13 @@ def test_a_killed_leader_costs_neither_loss_nor_duplicates() -> None:
             assert producer.flush(timeout_ms=60_000)
             for future in sent:
                 future.result(timeout=1)
-        expected = [(each.replicas, sorted({*each.isr} - {leader})) for each in described.metadata.partitions]
+        expected = [
+            (each.replica_nodes, sorted({*each.isr_nodes} - {leader})) for each in described.metadata.partitions
+        ]
         with Admin(cluster.bootstrap_servers) as admin:
             until(
-                lambda: [(each.replicas, sorted(each.isr)) for each in partitions(admin)] == expected, "the ISR stays"
+                lambda: [(each.replica_nodes, sorted(each.isr_nodes)) for each in partitions(admin)] == expected,
+                "the ISR stays",
             )
             assert leader not in [each.leader_id for each in partitions(admin)]
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(6_000)

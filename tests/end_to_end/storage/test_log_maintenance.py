@@ -77,7 +77,7 @@ def leader(cluster: Cluster, topic: str) -> int:
 
 def isr(cluster: Cluster, topic: str) -> set[int]:
     with Admin(cluster.bootstrap_servers) as admin:
-        return set(admin.describe_topics([topic])[0].metadata.partitions[0].isr)
+        return set(admin.describe_topics([topic])[0].metadata.partitions[0].isr_nodes)
 
 
 def log_files(cluster: Cluster, node_id: int, place: TopicPartition) -> dict[int, int]:

@@ -60,7 +60,7 @@ def leader_and_isr(cluster: Cluster, partition: int = 0) -> tuple[int, list[int]
     with Admin(cluster.bootstrap_servers) as admin:
         (described,) = admin.describe_topics(["orders"])
     found = described.metadata.partitions[partition]
-    return found.leader_id, sorted(found.isr)
+    return found.leader_id, sorted(found.isr_nodes)
 
 
 def seconds_until(holds: Callable[[], bool]) -> float:

@@ -192,8 +192,9 @@ def _not_in_sync(admin: Admin) -> str:
     except (KraftError, Unreachable) as error:
         return str(error)
     for partition in topic.metadata.partitions:
-        if len(partition.isr) < len(partition.replicas) or partition.leader_id < 0:
-            return f"partition {partition.partition} is led by {partition.leader_id} with {partition.isr} in sync"
+        if len(partition.isr_nodes) < len(partition.replica_nodes) or partition.leader_id < 0:
+            number, leader_id = partition.partition_index, partition.leader_id
+            return f"partition {number} is led by {leader_id} with {partition.isr_nodes} in sync"
     # Changes go on, so a voter may always be a few entries behind.
     late = [voter.node_id for voter in quorum.voters if voter.log_end_offset < 0 or voter.lag > 20]
     return f"voters {late} lag" if late else ""

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.decision import Decision
+from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
@@ -23,7 +24,6 @@ from kraft.model.brokers import (
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -82,7 +82,9 @@ class FakeAdmin:
         return DescribeTopicsResponse(
             topics=[
                 TopicDescription(
-                    metadata=self._cluster.topic_metadata(name), configs=self._cluster.configs.get(name, {})
+                    topic=name,
+                    metadata=self._cluster.topic_metadata(name),
+                    configs=self._cluster.configs.get(name, {}),
                 )
                 for name in names
             ]

@@ -10,8 +10,6 @@ from collections import Counter
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
-from msgspec import structs
-
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
@@ -19,7 +17,6 @@ from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
-from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.model.transactions import (
     CommitTransactionsRequest,
@@ -28,13 +25,24 @@ from kraft.model.transactions import (
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
-from kraft.server.handlers.describe_topics import topic_metadata
+from kraft.server.handlers.describe_topics import described
 from kraft.wire.schema.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.wire.schema.describe_producers import ProducerState
+from kraft.wire.schema.describe_topic_partitions import (
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 from kraft.wire.schema.end_txn import EndTxnRequest, EndTxnResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraft.wire.schema.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -58,6 +66,13 @@ from tests.support.server.fake_controllers import python_name
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+def _shared(value: Any, kind: Any, **changes: Any) -> Any:
+    """Return a value of another kind, whose other fields have the same names."""
+    return kind(
+        **{field.name: getattr(value, field.name) for field in kind.fields if field.name not in changes}, **changes
+    )
 
 
 class FakeCluster:
@@ -137,28 +152,29 @@ class FakeCluster:
     def topic_id(self, topic: str) -> TopicId:
         return TopicId(uuid5(self.namespace, topic))
 
-    def topic_metadata(self, name: str) -> TopicMetadata:
+    def topic_metadata(self, name: str) -> DescribeTopicPartitionsResponseTopic:
         if name not in self.topics or name in self.hidden_topics:
             code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
-        elif (placed := self.image.topic(name)) is not None:
-            return topic_metadata(self.image, placed)
+        elif self.image.topic(name) is not None:
+            return described(self.image, name)
         else:
             code, partitions = ErrorCode.NONE, self.topics[name]
-        return TopicMetadata(
+        return DescribeTopicPartitionsResponseTopic(
             error_code=code,
-            topic=name,
+            name=name,
             topic_id=self.topic_id(name),
-            partitions=[
-                PartitionMetadata(
-                    partition=number,
+            partitions=tuple(
+                DescribeTopicPartitionsResponsePartition(
+                    error_code=ErrorCode.NONE,
+                    partition_index=number,
                     leader_id=each.leader_id,
                     leader_epoch=each.leader_epoch,
-                    replicas=list(self.brokers),
-                    isr=list(self.brokers),
-                    offline_replicas=[],
+                    replica_nodes=tuple(self.brokers),
+                    isr_nodes=tuple(self.brokers),
+                    offline_replicas=(),
                 )
                 for number, each in enumerate(partitions)
-            ],
+            ),
         )
 
     # --- Connections ------------------------------------------------------------------------------------------
@@ -251,21 +267,25 @@ class FakeBroker:
     # --- Broker -----------------------------------------------------------------------------------------------
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        names = list(self.cluster.topics) if request.all_topics else request.topics
+        asked = self.cluster.topics if request.topics is None else [topic.name or "" for topic in request.topics]
         return MetadataResponse(
             cluster_id="fake",
             controller_id=1,
-            brokers=[
-                BrokerEndpoint(broker_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
+            brokers=tuple(
+                MetadataResponseBroker(node_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
                 for broker in self.cluster.brokers.values()
                 if broker.is_up
-            ],
-            topics=[self._as_known(self.cluster.topic_metadata(name)) for name in names],
+            ),
+            topics=tuple(self._as_known(self.cluster.topic_metadata(name)) for name in asked),
         )
 
-    def _as_known(self, topic: TopicMetadata) -> TopicMetadata:
-        known = self.partitions_known.get(topic.topic, len(topic.partitions))
-        return structs.replace(topic, partitions=topic.partitions[:known])
+    def _as_known(self, topic: DescribeTopicPartitionsResponseTopic) -> MetadataResponseTopic:
+        known = self.partitions_known.get(topic.name or "", len(topic.partitions))
+        partitions = tuple(_shared(each, MetadataResponsePartition) for each in topic.partitions[:known])
+        described_so: MetadataResponseTopic = _shared(
+            topic, MetadataResponseTopic, partitions=partitions, error_message=""
+        )
+        return described_so
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return listed_offsets(self.cluster, self.broker_id, request)

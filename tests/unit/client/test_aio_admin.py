@@ -41,7 +41,7 @@ async def test_topics_are_created_listed_described_and_deleted() -> None:
         (orders,) = await admin.describe_topics(["orders"])
         assert len(orders.metadata.partitions) == 3
         assert orders.configs == {"retention.ms": "1000"}
-        assert [each.metadata.topic for each in await admin.describe_topics()] == ["orders", "payments"]
+        assert [each.topic for each in await admin.describe_topics()] == ["orders", "payments"]
         await admin.delete_topics(["orders"])
         assert await admin.list_topics() == ["payments"]
 
@@ -129,7 +129,7 @@ async def test_the_quorum_and_the_cluster_are_described() -> None:
         ]
         assert [(each.node_id, each.log_end_offset) for each in quorum.observers] == [(7, 41)]
         described = await admin.describe_cluster()
-        assert [(broker.broker_id, broker.host, broker.port) for broker in described.brokers] == [
+        assert [(broker.node_id, broker.host, broker.port) for broker in described.brokers] == [
             (1, "broker-1", 9094),
             (2, "broker-2", 9094),
             (3, "broker-3", 9094),

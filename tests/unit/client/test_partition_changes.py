@@ -36,7 +36,7 @@ def test_partitions_are_added_placed_and_only_checked() -> None:
         await admin.create_partitions("orders", 3, validate_only=True)
         await admin.create_partitions("orders", 2, [[3, 1]])
         (described,) = await admin.describe_topics(["orders"])
-        assert [each.replicas for each in described.metadata.partitions][1:] == [[3, 1]]
+        assert [each.replica_nodes for each in described.metadata.partitions][1:] == [(3, 1)]
         with pytest.raises(Refusal, match="already has 2 partitions"):
             await admin.create_partitions("orders", 2)
         with pytest.raises(Refusal, match="there is no topic 'ordres'"):

@@ -13,22 +13,22 @@ from pathlib import Path
 import grpc.aio
 
 from kraft.local import cluster_files
-from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse
 from kraft.rpc.calls import METADATA
 from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.process import lifeline
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
 
 async def answer_metadata(config: NodeConfig) -> MetadataResponse:
     known = [config] if config.rack == "lonely" else cluster_files.read(config.file.parent)
-    endpoints = [
-        BrokerEndpoint(broker_id=node.node_id, host="127.0.0.1", port=grpc.port)
+    endpoints = tuple(
+        MetadataResponseBroker(node_id=node.node_id, host="127.0.0.1", port=grpc.port)
         for node in known
         if (grpc := node.listener("GRPC")) is not None
-    ]
-    return MetadataResponse(cluster_id=config.cluster_id or "", controller_id=1, brokers=endpoints, topics=[])
+    )
+    return MetadataResponse(cluster_id=config.cluster_id or "", controller_id=1, brokers=endpoints, topics=())
 
 
 async def serve(config: NodeConfig) -> int:

@@ -12,11 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc import gatekeeper
 from kraft.rpc.calls import FETCH, METADATA, PRODUCE
@@ -28,6 +28,7 @@ from kraft.rpc.peers import NotAdmitted, PeerConnections, Unreachable
 from kraft.rpc.received_messages import CALL_BYTES, EMPTY_CALLS_MAX
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import Service
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 
 SECRETS = ClusterSecrets([b"the secret of the cluster"])
 OTHERS = ClusterSecrets([b"the secret of another cluster"])
@@ -71,7 +72,7 @@ class Node:
         return lambda: ReplicaFetchResponse(partitions=[])
 
     async def metadata(self, _: MetadataRequest) -> MetadataResponse:
-        return MetadataResponse(cluster_id="", controller_id=1, brokers=[], topics=[])
+        return MetadataResponse(cluster_id="", controller_id=1, brokers=(), topics=())
 
     @property
     def address(self) -> str:
@@ -324,7 +325,7 @@ def test_a_recorded_call_cannot_be_replayed() -> None:
 def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
     async def scene(node: Node) -> None:
         client = dial_as(None)
-        answer = await client.peer(node.address).call(METADATA, MetadataRequest(topics=[]), 5)
+        answer = await client.peer(node.address).call(METADATA, metadata_of(()), 5)
         assert answer.controller_id == 1
         with pytest.raises(Unreachable, match="UNAUTHENTICATED"):
             await fetched(node, client)

@@ -7,23 +7,24 @@ from contextlib import aclosing
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.rpc.calls import METADATA
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Unreachable
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from tests.support.virtual_time import run_virtually
 
-ANSWER = MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+ANSWER = MetadataResponse(cluster_id="c", controller_id=1, brokers=(), topics=())
 FOLLOW = FollowMetadataRequest(cluster_id="c", broker_id=1, after_index=0)
 
 
 async def metadata(request: MetadataRequest) -> MetadataResponse:
-    if request.topics == ["late"]:
+    if request == metadata_of(["late"]):
         await asyncio.sleep(600)
-    if request.topics == ["gives up"]:
+    if request == metadata_of(["gives up"]):
         raise TimeoutError("the handler's own")
     if request.topics:
         raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller")
@@ -32,7 +33,7 @@ async def metadata(request: MetadataRequest) -> MetadataResponse:
 
 def ask(*topics: str) -> MetadataResponse:
     peer = LocalPeer("localhost:9093", [METADATA.served_by(metadata)])
-    answer: MetadataResponse = run_virtually(peer.call(METADATA, MetadataRequest(topics=list(topics)), 5))
+    answer: MetadataResponse = run_virtually(peer.call(METADATA, metadata_of(list(topics)), 5))
     return answer
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from kraft.local.free_ports import ReservedPorts
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchRequest, FetchResponse
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.request_context import RequestContext
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import NotGrpc, NotServed, PeerConnections, Unreachable
 from kraft.rpc.services import Service
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -60,7 +61,7 @@ def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
         connections = PeerConnections()
         try:
             with pytest.raises(Unreachable, match=f"{address} cannot be reached: connection refused"):
-                await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+                await connections.peer(address).call(METADATA, metadata_of(()), CALL_S)
         finally:
             await connections.close()
 
@@ -83,7 +84,7 @@ async def test_a_port_of_another_protocol_is_distinguished_from_an_unreachable_o
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         with pytest.raises(NotGrpc):
-            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+            await connections.peer(address).call(METADATA, metadata_of(()), CALL_S)
     finally:
         await connections.close()
         server.close()
@@ -92,7 +93,7 @@ async def test_a_port_of_another_protocol_is_distinguished_from_an_unreachable_o
 async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
     async with served(public_service(metadata=silent)) as (connections, address):
         with pytest.raises(Unreachable, match="no answer within the time allowed"):
-            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 0.05)
+            await connections.peer(address).call(METADATA, metadata_of(()), 0.05)
 
 
 async def test_a_task_that_waits_on_a_stream_that_another_task_closes_gets_unreachable_and_is_not_cancelled() -> None:
@@ -128,7 +129,7 @@ async def test_a_call_whose_channel_another_task_closes_is_unreachable_and_not_c
         return await silent(request)
 
     async with served(public_service(metadata=begin)) as (connections, address):
-        calling = asyncio.create_task(connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 60))
+        calling = asyncio.create_task(connections.peer(address).call(METADATA, metadata_of(()), 60))
         async with asyncio.timeout(CALL_S):
             await begun.wait()
         await connections.close()
@@ -167,8 +168,8 @@ async def test_a_handler_learns_who_calls(client_id: str) -> None:
 
     async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         contexts.append(context)
-        return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+        return MetadataResponse(cluster_id="c", controller_id=1, brokers=(), topics=())
 
     async with served(Service(METADATA.served_in_context_by(metadata, 12))) as (connections, address):
-        await connections.peer(address, client_id).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+        await connections.peer(address, client_id).call(METADATA, metadata_of(()), CALL_S)
     assert [(each.version, each.client_id, each.client_host) for each in contexts] == [(12, client_id, "/127.0.0.1")]

@@ -5,14 +5,15 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.rpc.calls import FETCH, METADATA
 from kraft.rpc.cluster_calls import LIVENESS_STREAM
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import Service
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from tests.support.rpc_servers import served
 
 pytestmark = pytest.mark.real_time
@@ -30,7 +31,7 @@ class Handler:
     async def metadata(self, _: MetadataRequest) -> MetadataResponse:
         self.has_begun.set()
         await self.may_respond.wait()
-        return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+        return MetadataResponse(cluster_id="c", controller_id=1, brokers=(), topics=())
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         self.has_begun.set()
@@ -66,7 +67,7 @@ async def test_a_call_is_in_progress_until_its_response_and_a_stream_that_stays_
         stays_open = peer.follow(LIVENESS_STREAM, LivenessRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7)))
         await anext(stays_open)
         assert not await are_left(service.in_progress)
-        calling = asyncio.ensure_future(peer.call(METADATA, MetadataRequest(topics=[]), DEADLINE_S))
+        calling = asyncio.ensure_future(peer.call(METADATA, metadata_of(()), DEADLINE_S))
         await handler.has_begun.wait()
         assert await are_left(service.in_progress)
         handler.may_respond.set()

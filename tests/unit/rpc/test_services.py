@@ -15,7 +15,6 @@ from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
@@ -53,6 +52,7 @@ from kraft.wire.schema.create_partitions import (
     CreatePartitionsTopic,
 )
 from kraft.wire.schema.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.rpc_servers import public_service, served
 from tests.unit.rpc.gated_streams import CALL_S, NO_PARTITIONS, Context, Gates, gathered, numbers, settle
 
@@ -199,13 +199,15 @@ async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_
 async def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
     async def metadata(request: MetadataRequest) -> MetadataResponse:
         assert request.topics, "our bug"
-        return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+        return MetadataResponse(cluster_id="c", controller_id=1, brokers=(), topics=())
 
     async with served(public_service(metadata=metadata)) as (connections, address):
         peer = connections.peer(address)
         with pytest.raises(Exception, match="UNKNOWN"):
-            await peer.call(METADATA, MetadataRequest(topics=[]), CALL_S)
-        assert (await peer.call(METADATA, MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
+            await peer.call(METADATA, MetadataRequest(topics=()), CALL_S)
+        assert (
+            await peer.call(METADATA, MetadataRequest(topics=(MetadataRequestTopic(name="orders"),)), CALL_S)
+        ).cluster_id == "c"
 
 
 async def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
@@ -355,7 +357,7 @@ async def test_a_refusal_keeps_its_code_and_the_start_of_its_reason_however_long
 
     async with served(public_service(metadata=refuse)) as (connections, address):
         with pytest.raises(Refusal) as refused:
-            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+            await connections.peer(address).call(METADATA, MetadataRequest(topics=()), CALL_S)
     assert refused.value.error_code is ErrorCode.INVALID_REQUEST
     assert refused.value.message.endswith("...")
     readable = text.encode("utf-8", "backslashreplace").decode()

@@ -28,10 +28,10 @@ from kraft.client.sans_io.group.consumer_protocol import (
 from kraft.client.sans_io.group.leadership import Leadership
 from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, NOWHERE, Place
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.errors import ProtocolError
 from kraft.wire.schema import leave_group
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -41,6 +41,7 @@ from kraft.wire.schema.join_group import (
     JoinGroupResponse,
 )
 from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 _PROTOCOL_TYPE: Final = "consumer"
@@ -143,9 +144,9 @@ class ClassicMember(MemberMachine):
 
     def _metadata_request(self) -> MetadataRequest:
         if self._pattern is not None:
-            return MetadataRequest(topics=[], all_topics=True)
+            return metadata_of(None)
         assert self._leadership is not None, "without a pattern only the leader asks for metadata"
-        return MetadataRequest(topics=sorted(self._leadership.topics))
+        return metadata_of(sorted(self._leadership.topics))
 
     def _join_request(self) -> JoinGroupRequest:
         settings = self._settings
@@ -245,10 +246,13 @@ class ClassicMember(MemberMachine):
         self._looked_up_ms = now_ms
         before = {} if self._leadership is None else self._leadership.counts
         found = {
-            topic.topic: len(topic.partitions) if topic.error_code is ErrorCode.NONE else before[topic.topic]
+            name: len(topic.partitions) if topic.error_code == ErrorCode.NONE else before[name]
             for topic in response.topics
-            if topic.error_code is ErrorCode.NONE
-            or (topic.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.topic in before)
+            if (name := topic.name)
+            and (
+                topic.error_code == ErrorCode.NONE
+                or (topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in before)
+            )
         }
         is_changed = self._leadership is not None and self._leadership.count(found)
         if self._state is MemberState.COUNTING:

@@ -18,10 +18,10 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.ownership import Ownership
 from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger("kraft.client")

@@ -15,9 +15,9 @@ from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.ids import LogDirectory, TopicPartition
-from kraft.model.metadata import PartitionMetadata
 from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
 from kraft.wire.schema.describe_producers import ProducerState
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 DATA = LogDirectory("/data")
 
@@ -60,14 +60,15 @@ def partition(
     elr: Sequence[int] = (),
     min_isr: int = 2,
 ) -> Shown:
-    metadata = PartitionMetadata(
-        partition=number,
+    metadata = DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=number,
         leader_id=leader,
         leader_epoch=4,
-        replicas=[1, 2, 3],
-        isr=list(isr),
-        offline_replicas=[],
-        elr=list(elr),
+        replica_nodes=(1, 2, 3),
+        isr_nodes=tuple(isr),
+        offline_replicas=(),
+        eligible_leader_replicas=tuple(elr),
     )
     return Shown(topic=topic, partition=metadata, reassignment=None, min_insync_replicas=min_isr)
 

@@ -117,7 +117,7 @@ def test_a_look_up_that_gives_up_does_not_end_another_one_of_the_same_topic() ->
         with pytest.raises(Refusal):
             await first
         cluster.create("payments")
-        assert (await second).topic == "payments"
+        assert (await second).name == "payments"
 
     in_cluster(scenario)
 

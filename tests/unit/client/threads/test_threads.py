@@ -31,7 +31,8 @@ from kraft.client.cluster import metadata_cache
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
 from kraft.client.threads.loop_thread import LoopThread, shared_loop
-from kraft.model.metadata import TopicMetadata
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
+from kraft.wire.schema.metadata import MetadataResponseTopic
 from tests.support.client.fake_cluster import FakeCluster, tp
 
 
@@ -153,7 +154,7 @@ def test_a_close_with_a_timeout_stores_what_was_sent(cluster: FakeCluster, monke
     known = FakeCluster.topic_metadata
     lookups: list[str] = []
 
-    def known_at_last(self: FakeCluster, name: str) -> TopicMetadata:
+    def known_at_last(self: FakeCluster, name: str) -> DescribeTopicPartitionsResponseTopic:
         lookups.append(name)
         if len(lookups) == 4:
             self.hidden_topics.clear()
@@ -202,7 +203,7 @@ def test_records_of_a_missing_topic_share_one_look_up(cluster: FakeCluster, monk
     find = MetadataCache.topic
     lookups: list[str] = []
 
-    async def counted(self: MetadataCache, name: str, timeout_ms: int) -> TopicMetadata:
+    async def counted(self: MetadataCache, name: str, timeout_ms: int) -> MetadataResponseTopic:
         lookups.append(name)
         return await find(self, name, timeout_ms)
 
@@ -280,7 +281,7 @@ def test_topics_are_managed(cluster: FakeCluster) -> None:
     with Admin(**settings_for(cluster)) as admin:
         admin.create_topic("orders", 2)
         assert admin.list_topics() == ["orders"]
-        assert admin.describe_topics(["orders"])[0].metadata.topic == "orders"
+        assert admin.describe_topics(["orders"])[0].topic == "orders"
         assert admin.describe_quorum().leader_id == 2
         assert admin.describe_cluster().cluster_id == "fake"
         admin.delete_topics(["orders"])
@@ -293,7 +294,7 @@ def test_a_generator_among_the_arguments_runs_in_the_thread_of_its_caller(cluste
         # On the thread of the event loop, waiting for another answer would never end.
         names = (name for _ in range(1) for name in admin.list_topics())
         (described,) = admin.describe_topics(names)
-        assert described.metadata.topic == "orders"
+        assert described.topic == "orders"
 
 
 def test_the_admin_for_threads_has_every_method_of_the_asynchronous_one() -> None:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kraft.rpc.call import Call
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.table import APIS
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from tests.support.server.broker_nodes import broker
@@ -63,20 +65,39 @@ def test_values_of_their_own_have_only_those_that_the_decision_record_names() ->
 
 
 NOT_YET = {
-    ApiKey.API_VERSIONS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.DESCRIBE_CLUSTER,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    ApiKey.METADATA,
     ApiKey.OFFSET_FETCH,
 }
 """APIs of Kafka's listener that are registered elsewhere, until their family moves. This list only shrinks."""
 
 
-def test_an_api_of_kafkas_listener_is_in_the_table(tmp_path: Path) -> None:
-    async def served() -> set[ApiKey]:
-        return set(broker(tmp_path, "fsync", stopped_cleanly=True).apis.kafka_apis("PLAINTEXT"))
+CALLS_NOT_YET = {
+    "/kraft.v1.Groups/ConsumerGroupHeartbeat",
+    "/kraft.v1.Groups/OffsetFetch",
+}
+"""Calls of the GRPC listener that are registered elsewhere, likewise."""
 
-    assert asyncio.run(served()) == {*NOT_YET, *(each.key for each in KAFKA_APIS)}
-    assert not NOT_YET & {each.key for each in KAFKA_APIS}
+
+def test_an_api_of_either_listener_is_in_the_table(tmp_path: Path) -> None:
+    async def served() -> tuple[set[ApiKey], set[str]]:
+        apis = broker(tmp_path, "fsync", stopped_cleanly=True).apis
+        return set(apis.kafka_apis("PLAINTEXT")), {each.call.method for each in apis.grpc_calls()}
+
+    keys, calls = asyncio.run(served())
+    of_table = {each.key for each in KAFKA_APIS}
+    assert keys == {*NOT_YET, *of_table}
+    assert not NOT_YET & of_table
+    methods = {each.call.method for each in GRPC_APIS if each.call is not None}
+    assert calls == CALLS_NOT_YET | methods
+    assert not CALLS_NOT_YET & methods
+
+
+@pytest.mark.parametrize(
+    ("listener", "active_id", "told"), [("GRPC", 7, 7), ("GRPC", -1, -1), ("PLAIN", 7, 2), ("PLAIN", 1, 1)]
+)
+def test_kafkas_clients_are_told_of_a_broker_that_takes_requests_for_the_controller(
+    listener: str, active_id: int, told: int
+) -> None:
+    controllers, config = SimpleNamespace(active_id=active_id), SimpleNamespace(node_id=2)
+    side = cast(BrokerSide, SimpleNamespace(listener=listener, controllers=controllers, config=config))
+    assert BrokerSide.controller_for_clients(side, [1, 2, 3]) == told

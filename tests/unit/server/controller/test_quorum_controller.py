@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.metadata.described_topics import DescribeTopicsRequest
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import (
@@ -24,7 +25,6 @@ from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.topics import DescribeTopicsRequest
 from kraft.rpc import calls, cluster_calls, topic_calls
 from kraft.rpc.call import Call, ServerStream
 from kraft.server.apis.table import APIS
@@ -78,7 +78,7 @@ async def test_a_topic_is_created_described_and_changed_by_its_leader() -> None:
         assert [result.error_code for result in created.topics] == [ErrorCode.NONE]
         (described,) = (await describe_topics(node.host.image, DescribeTopicsRequest(topics=[]))).topics
         (partition,) = described.metadata.partitions
-        assert sorted(partition.replicas) == [1, 2]
+        assert sorted(partition.replica_nodes) == [1, 2]
         refused = await parts.calls.alter_partition(
             AlterPartitionRequest(
                 broker_id=BrokerId(1),
@@ -242,7 +242,7 @@ async def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_se
 
 async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async with controller() as parts:
-        served = {each.call.method for each in parts.controller.served()}
+        served = {each.call.method for each in parts.calls.served()}
     served |= {each.call.method for each in APIS if each.call is not None and each.at_controller is not None}
     rows = [row for table in (calls, cluster_calls, topic_calls) for row in vars(table).values()]
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}

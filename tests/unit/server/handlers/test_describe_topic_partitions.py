@@ -5,11 +5,19 @@ from uuid import UUID
 import pytest
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest
+from kraft.metadata.records import BrokerFenced, PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import TopicId
-from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
-from tests.support.cluster_images import cluster, with_topic
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.server.handlers.authorized_operations import ON_TOPIC
+from kraft.server.handlers.describe_topic_partitions import PARTITIONS_MAX, describe_topic_partitions
+from kraft.server.handlers.describe_topic_partitions import refused as describe_topic_partitions_refused
+from kraft.wire.schema.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
 
 
 def three_topics() -> MetadataImage:
@@ -23,18 +31,24 @@ def three_topics() -> MetadataImage:
 IMAGE = three_topics()
 
 
-def page(partitions_max: int, *names: str, begin: tuple[str, int] | None = None) -> TopicPage:
-    place = None if begin is None else PartitionPlace(topic=begin[0], partition=begin[1])
-    request = TopicPageRequest(topics=list(names), partitions_max=partitions_max, begin=place)
-    return describe_topic_partitions(IMAGE, request)
+def page(
+    limit: int, *names: str, begin: tuple[str, int] | None = None, image: MetadataImage = IMAGE
+) -> DescribeTopicPartitionsResponse:
+    request = DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=name) for name in names),
+        response_partition_limit=limit,
+        cursor=None if begin is None else Cursor(topic_name=begin[0], partition_index=begin[1]),
+    )
+    return describe_topic_partitions(image, request)
 
 
-def partitions_of(answer: TopicPage) -> list[tuple[str, list[int]]]:
-    return [(topic.topic, [each.partition for each in topic.partitions]) for topic in answer.topics]
+def partitions_of(answer: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
+    return [(topic.name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
 
 
-def following(answer: TopicPage) -> tuple[str, int] | None:
-    return None if answer.following is None else (answer.following.topic, answer.following.partition)
+def following(answer: DescribeTopicPartitionsResponse) -> tuple[str, int] | None:
+    cursor = answer.next_cursor
+    return None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
 def test_everything_that_fits_is_listed_by_name() -> None:
@@ -51,7 +65,7 @@ def test_everything_that_fits_is_listed_by_name() -> None:
         (5, [[("a", [0, 1]), ("b", [0]), ("c", [0, 1])], [("c", [2])]]),
     ],
 )
-def test_the_next_page_goes_on_where_this_one_ends(room: int, pages: list[list[tuple[str, list[int]]]]) -> None:
+def test_the_next_page_goes_on_where_this_one_ends(room: int, pages: list[list[tuple[str | None, list[int]]]]) -> None:
     found, begin = [], None
     while True:
         answer = page(room, begin=begin)
@@ -68,13 +82,48 @@ def test_a_page_that_begins_at_a_deleted_topic_begins_at_the_next_one() -> None:
 
 def test_an_unknown_topic_is_reported_as_unknown() -> None:
     (topic,) = page(100, "nowhere").topics
-    assert (topic.topic, topic.error_code) == ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert (topic.name, topic.error_code) == ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_a_page_cannot_begin_before_the_first_partition() -> None:
     with pytest.raises(Refusal) as refused:
         page(100, begin=("a", -1))
     assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+    request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="a"),))
+    (topic,) = describe_topic_partitions_refused(request, refused.value).topics
+    assert (topic.name, topic.error_code) == ("a", ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(("asked", "limit"), [(10, 10), (9_999, PARTITIONS_MAX), (0, 1), (-5, 1)])
+def test_an_answer_holds_a_bounded_number_of_partitions(asked: int, limit: int) -> None:
+    image = with_topic(cluster(1), *[[1]] * (PARTITIONS_MAX + 1))
+    (topic,) = page(asked, image=image).topics
+    assert len(topic.partitions) == limit
+
+
+def test_eligible_leader_replicas_are_described() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], topic="__consumer_offsets")
+    image = image.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(image, 1))])
+    changed = PartitionChanged(
+        topic_id=ORDERS,
+        partition=0,
+        leader=NO_BROKER,
+        isr=[BrokerId(1)],
+        elr=[BrokerId(2)],
+        last_known_elr=[BrokerId(3)],
+        leader_epoch=LeaderEpoch(3),
+        partition_epoch=PartitionEpoch(1),
+    )
+    (topic,) = page(10, image=image.replay([changed])).topics
+    (partition,) = topic.partitions
+    assert (topic.topic_id, topic.is_internal, topic.topic_authorized_operations) == (ORDERS, True, ON_TOPIC)
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        -1,
+        3,
+    )
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((2,), (3,))
+    assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ((1, 2, 3), (1,), (1,))
 
 
 def test_unknown_topics_take_room_on_a_page() -> None:

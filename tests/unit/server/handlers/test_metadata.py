@@ -2,26 +2,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import cast
 from uuid import UUID
 
 import pytest
 
+from kraft.metadata.described_topics import DescribeTopicsRequest, TopicDescription
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.topics import DescribeTopicsRequest, TopicDescription
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
-from kraft.server.handlers.metadata import CREATED_AT_ONCE, MetadataHandler
+from kraft.server.handlers.metadata import CREATED_AT_ONCE
+from kraft.wire.declaration import replace
 from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from tests.support.cluster_images import CLUSTER, cluster, epoch_of, with_topic
 from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.described_metadata import metadata_handler
 
 
 def created(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
@@ -46,53 +45,55 @@ def ask(
         if waited_for is not None:
             waited_for.append(list(topics))
 
-    loader = cast(MetadataLoader, SimpleNamespace(image=image))
-    defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
-    client = (controllers or FakeControllers()).as_client()
-    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC", replaced, ()).handle(request))
+    handler = metadata_handler(image, controllers or FakeControllers(), auto_create=auto_create, known_to_lead=replaced)
+    return asyncio.run(handler.handle(request))
+
+
+def creating(*names: str) -> MetadataRequest:
+    return replace(metadata_of(names), allow_auto_topic_creation=True)
 
 
 def test_all_topics_are_listed_with_their_leaders_and_addresses() -> None:
-    response = ask(MetadataRequest(topics=[], all_topics=True))
+    response = ask(metadata_of(None))
     assert (response.cluster_id, response.controller_id) == (CLUSTER, 1)
-    assert [(broker.broker_id, broker.host, broker.port) for broker in response.brokers] == [
+    assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [
         (1, "localhost", 9095),
         (2, "localhost", 9096),
         (3, "localhost", 9097),
     ]
     (topic,) = response.topics
-    assert [(state.leader_id, state.replicas, state.isr) for state in topic.partitions] == [
-        (2, [1, 2], [2]),
-        (2, [2, 3], [2]),
+    assert [(state.leader_id, state.replica_nodes, state.isr_nodes) for state in topic.partitions] == [
+        (2, (1, 2), (2,)),
+        (2, (2, 3), (2,)),
     ]
 
 
 def test_an_answer_about_named_topics_waits_for_their_next_leaders_and_one_about_all_does_not() -> None:
     waited_for: list[list[str]] = []
-    ask(MetadataRequest(topics=["orders", "payments"]), waited_for=waited_for)
-    ask(MetadataRequest(topics=[], all_topics=True), waited_for=waited_for)
+    ask(metadata_of(["orders", "payments"]), waited_for=waited_for)
+    ask(metadata_of(None), waited_for=waited_for)
     assert waited_for == [["orders", "payments"]]
 
 
 def test_no_names_are_no_topics() -> None:
-    assert ask(MetadataRequest(topics=[])).topics == []
+    assert ask(metadata_of(())).topics == ()
 
 
 def test_a_fenced_broker_is_listed_as_offline_and_no_client_is_sent_there() -> None:
     image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
-    response = ask(MetadataRequest(topics=["orders"]), image=image)
-    assert [broker.broker_id for broker in response.brokers] == [2, 3]
-    assert [state.offline_replicas for state in response.topics[0].partitions] == [[1], []]
+    response = ask(metadata_of(["orders"]), image=image)
+    assert [broker.node_id for broker in response.brokers] == [2, 3]
+    assert [state.offline_replicas for state in response.topics[0].partitions] == [(1,), ()]
 
 
 def test_an_unknown_topic_is_created_only_if_client_and_broker_allow_it() -> None:
     for allow, enabled in ((False, True), (True, False)):
-        request = MetadataRequest(topics=["payments"], allow_auto_topic_creation=allow)
+        request = replace(metadata_of(["payments"]), allow_auto_topic_creation=allow)
         (topic,) = ask(request, auto_create=enabled).topics
         assert (topic.error_code, topic.topic_id, topic.partitions) == (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             UUID(int=0),
-            [],
+            (),
         )
 
 
@@ -109,7 +110,7 @@ def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, cod
         return created(request, controllers_code)
 
     controllers = FakeControllers(create_topics=create)
-    request = MetadataRequest(topics=["payments", "orders", "payments"], allow_auto_topic_creation=True)
+    request = creating("payments", "orders", "payments")
     response = ask(request, controllers=controllers, auto_create=True)
     assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE]
     (asked,) = controllers.requests("create_topics")
@@ -122,9 +123,7 @@ def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_ag
 
     controllers = FakeControllers(create_topics=create)
     names = [f"topic {number}" for number in range(3 * CREATED_AT_ONCE)]
-    response = ask(
-        MetadataRequest(topics=names, allow_auto_topic_creation=True), controllers=controllers, auto_create=True
-    )
+    response = ask(creating(*names), controllers=controllers, auto_create=True)
     (asked,) = controllers.requests("create_topics")
     assert [new.name for new in asked.topics] == names[:CREATED_AT_ONCE]
     assert {topic.error_code for topic in response.topics} == {ErrorCode.LEADER_NOT_AVAILABLE}
@@ -132,9 +131,9 @@ def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_ag
 
 @pytest.mark.parametrize("failure", [NoController("nobody"), Refusal(ErrorCode.INVALID_REQUEST, "no")])
 def test_a_topic_that_cannot_be_created_now_is_asked_for_again(failure: Exception) -> None:
-    request = MetadataRequest(topics=["payments"], allow_auto_topic_creation=True)
+    request = creating("payments")
     (topic,) = ask(request, controllers=FakeControllers(create_topics=failure), auto_create=True).topics
-    assert topic.error_code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def described(*names: str) -> list[TopicDescription]:
@@ -142,12 +141,12 @@ def described(*names: str) -> list[TopicDescription]:
 
 
 def test_describing_no_names_describes_every_topic_and_an_unknown_one_says_so() -> None:
-    assert [topic.metadata.topic for topic in described()] == ["orders"]
+    assert [topic.topic for topic in described()] == ["orders"]
     (unknown,) = described("payments")
-    assert unknown.metadata.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "payments" in unknown.metadata.error_message
+    assert unknown.metadata.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "payments" in unknown.error_message
 
 
 def test_a_topic_that_is_named_a_thousand_times_is_described_once() -> None:
-    assert [topic.metadata.topic for topic in described(*["orders", "payments"] * 1_000)] == ["orders", "payments"]
-    assert [topic.topic for topic in ask(MetadataRequest(topics=["orders"] * 1_000)).topics] == ["orders"]
+    assert [topic.topic for topic in described(*["orders", "payments"] * 1_000)] == ["orders", "payments"]
+    assert [topic.name for topic in ask(metadata_of(["orders"] * 1_000)).topics] == ["orders"]

@@ -14,13 +14,18 @@ from kraft.client.sans_io.group.consumer_protocol import (
 )
 from kraft.client.sans_io.group.member import MemberIdentity
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, Assign, Lose, Place, Places, Revoke
+from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
-from kraft.model.metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kraft.wire.declaration import replace
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraft.wire.schema.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.client.fake_cluster import tp
 from tests.unit.client.sans_io.group.members import BACKOFF, exchange, refuse, sent, settings, steps
@@ -64,23 +69,20 @@ def synced(*partitions: int) -> SyncGroupResponse:
 
 def metadata(**counts: int) -> MetadataResponse:
     return MetadataResponse(
-        cluster_id="c",
-        controller_id=1,
-        brokers=[],
-        topics=[
-            TopicMetadata(
+        brokers=(),
+        topics=tuple(
+            MetadataResponseTopic(
                 error_code=ErrorCode.NONE,
-                topic=topic,
-                topic_id=TopicId(NO_TOPIC_ID),
-                partitions=[
-                    PartitionMetadata(
-                        partition=number, leader_id=1, leader_epoch=0, replicas=[], isr=[], offline_replicas=[]
+                name=topic,
+                partitions=tuple(
+                    MetadataResponsePartition(
+                        error_code=ErrorCode.NONE, partition_index=number, leader_id=1, replica_nodes=(), isr_nodes=()
                     )
                     for number in range(count)
-                ],
+                ),
             )
             for topic, count in counts.items()
-        ],
+        ),
     )
 
 
@@ -152,7 +154,7 @@ def test_a_follower_gets_its_assignment_from_the_leader() -> None:
 def test_the_leader_asks_for_metadata_and_assigns() -> None:
     member = subscribed()
     exchange(member, joined(leads=True))
-    assert exchange(member, metadata(orders=4)) == MetadataRequest(topics=["orders"])
+    assert exchange(member, metadata(orders=4)) == metadata_of(["orders"])
     request = sent(member)
     assert isinstance(request, SyncGroupRequest)
     assert {each.member_id: decode_assignment(each.assignment) for each in request.assignments} == {
@@ -290,7 +292,7 @@ def test_a_pattern_is_matched_by_the_member_before_it_joins_and_while_it_is_stab
     member.subscribe(frozenset(), "ord.*|__.*")
     member.poll_began()
     found = metadata(orders=1, returns=1, __consumer_offsets=50)
-    assert exchange(member, found) == MetadataRequest(topics=[], all_topics=True)
+    assert exchange(member, found) == metadata_of(None)
     assert subscription_of(exchange(member, joined())).topics == {"orders"}
     exchange(member, synced(0))
     steps(member)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.model.metadata import TopicMetadata
+from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
 
 
 class DescribeTopicsRequest(Struct, frozen=True, kw_only=True):
@@ -16,8 +16,10 @@ class DescribeTopicsRequest(Struct, frozen=True, kw_only=True):
 class TopicDescription(Struct, frozen=True, kw_only=True):
     """Description of a topic. `configs` holds only the values set on the topic itself."""
 
-    metadata: TopicMetadata
+    topic: str
+    metadata: DescribeTopicPartitionsResponseTopic
     configs: dict[str, str]
+    error_message: str = ""
 
 
 class DescribeTopicsResponse(Struct, frozen=True, kw_only=True):

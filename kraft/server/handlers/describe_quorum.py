@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from kraft.model import describe_quorum as values
-from kraft.model.endpoint import Endpoint
-from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.model import describe_quorum as model
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.config.values import CONTROLLER, Voter
 from kraft.wire.schema.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -19,25 +18,25 @@ from kraft.wire.schema.describe_quorum import (
     TopicData,
 )
 
-Handle = Callable[[values.DescribeQuorumRequest], Awaitable[values.QuorumDescription]]
-
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic whose partition 0 stands for the metadata quorum in Kafka's protocol."""
 
+Describe = Callable[[model.DescribeQuorumRequest], Awaitable[model.QuorumDescription]]
 
-class DescribeQuorumApi:
-    def __init__(self, handle: Handle, voters: Sequence[tuple[int, Endpoint]]) -> None:
-        """`voters`: node id and address of each controller."""
-        self._handle = handle
+
+class DescribeQuorumHandler:
+    def __init__(self, describe: Describe, voters: Iterable[Voter]) -> None:
+        """`describe` returns what the gRPC call of this name does."""
+        self._describe = describe
         self._nodes = tuple(
-            Node(node_id=node_id, listeners=(Listener(name=each.listener, host=each.host, port=each.port),))
-            for node_id, each in voters
+            Node(node_id=voter.node_id, listeners=(Listener(name=CONTROLLER, host=voter.host, port=voter.port),))
+            for voter in voters
         )
 
-    async def __call__(self, request: DescribeQuorumRequest, call: RequestContext) -> DescribeQuorumResponse:
-        quorum = await self._handle(values.DescribeQuorumRequest())
+    async def handle(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        quorum = await self._describe(model.DescribeQuorumRequest())
         if quorum.error_code is not ErrorCode.NONE:
-            return DescribeQuorumResponse(error_code=quorum.error_code, error_message=quorum.error_message, topics=())
+            raise Refusal(quorum.error_code, quorum.error_message)
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
             topics=tuple(
@@ -54,7 +53,7 @@ class DescribeQuorumApi:
         )
 
 
-def _partition(quorum: values.QuorumDescription, topic: str, partition: int) -> PartitionData:
+def _partition(quorum: model.QuorumDescription, topic: str, partition: int) -> PartitionData:
     if (topic, partition) != (METADATA_TOPIC, 0):
         return PartitionData(
             partition_index=partition,
@@ -77,7 +76,7 @@ def _partition(quorum: values.QuorumDescription, topic: str, partition: int) -> 
     )
 
 
-def _member(member: values.QuorumMember) -> ReplicaState:
+def _member(member: model.QuorumMember) -> ReplicaState:
     return ReplicaState(
         replica_id=member.node_id,
         log_end_offset=member.log_end_offset,

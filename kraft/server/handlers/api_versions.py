@@ -1,17 +1,19 @@
-"""ApiVersions: list the APIs that this listener serves and the cluster's feature levels."""
+"""ApiVersions: list the APIs that a listener serves and the cluster's feature levels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Final
 
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.features import DescribeFeaturesResponse
-from kraft.server.kafka_listener.requests import RequestContext
-from kraft.wire.api_keys import ApiKey
+from kraft.model.request_context import RequestContext
 from kraft.wire.api_versions import advertised
+from kraft.wire.declaration import replace
 from kraft.wire.schema.api_versions import (
+    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -28,27 +30,27 @@ _ZERO_MIN_FROM: Final = 4
 """First version in which a feature's lowest level may be 0: older clients fail on it."""
 
 
-class ApiVersionsApi:
-    def __init__(
-        self,
-        keys: Iterable[ApiKey],
-        describe_features: Callable[[], DescribeFeaturesResponse],
-    ) -> None:
-        self._keys = advertised(keys)
+class ApiVersionsHandler:
+    def __init__(self, keys: Iterable[int], describe_features: Callable[[], DescribeFeaturesResponse]) -> None:
+        """`keys` are complete at the first request."""
+        self._keys = keys
         self._describe_features = describe_features
 
-    async def __call__(self, request: ApiVersionsRequest, call: RequestContext) -> ApiVersionsResponse:
+    @cached_property
+    def _advertised(self) -> tuple[ApiVersion, ...]:
+        return advertised(self._keys)
+
+    async def handle(self, request: ApiVersionsRequest, call: RequestContext) -> ApiVersionsResponse:
         if call.version >= _NAMED_FROM and not _is_named(request):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+            raise Refusal(ErrorCode.INVALID_REQUEST, "the client's software name or version is malformed")
         described = self._describe_features()
         features = [each for each in described.features if each.max_level > 0]
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,
-            api_keys=self._keys,
+            api_keys=self._advertised,
             supported_features=tuple(
                 SupportedFeatureKey(name=each.feature, min_version=each.min_level, max_version=each.max_level)
                 for each in features
-                if each.min_level > 0 or call.version >= _ZERO_MIN_FROM
             ),
             finalized_features_epoch=described.epoch,
             finalized_features=tuple(
@@ -59,6 +61,12 @@ class ApiVersionsApi:
                 if each.finalized_level > 0
             ),
         )
+
+
+def to_version(_: ApiVersionsRequest, response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
+    if version >= _ZERO_MIN_FROM:
+        return response
+    return replace(response, supported_features=tuple(each for each in response.supported_features if each.min_version))
 
 
 def _is_named(request: ApiVersionsRequest) -> bool:

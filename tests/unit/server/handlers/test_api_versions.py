@@ -4,7 +4,8 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.features import DescribeFeaturesResponse, FeatureDescription
-from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
+from kraft.server.handlers.api_versions import ApiVersionsHandler, to_version
+from kraft.server.kafka_listener.handled import HandledApi
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.api_versions import (
     ApiVersionsRequest,
@@ -31,7 +32,8 @@ def describe_features() -> DescribeFeaturesResponse:
 
 
 def ask(version: int, name: str = "librdkafka", software_version: str = "2.16.0") -> ApiVersionsResponse:
-    api = ApiVersionsApi([ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.API_VERSIONS], describe_features)
+    handler = ApiVersionsHandler([ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.API_VERSIONS], describe_features)
+    api = HandledApi(ApiKey.API_VERSIONS, handler.handle, takes_context=True, to_version=to_version)
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
     response: ApiVersionsResponse = run_virtually(answered(api, request, version, ApiVersionsResponse))
     return response

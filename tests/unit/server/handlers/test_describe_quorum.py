@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
-from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
+from kraft.model.ids import BrokerId
+from kraft.server.config.values import Voter
+from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
+from kraft.server.kafka_listener.handled import HandledApi
+from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -26,7 +29,7 @@ QUORUM = QuorumDescription(
     ],
     observers=[QuorumMember(node_id=7, log_end_offset=-1)],
 )
-VOTERS = [(1, Endpoint(listener="CONTROLLER", host="one", port=9093))]
+VOTERS = [Voter(node_id=BrokerId(1), host="one", port=9093)]
 
 
 def described(
@@ -38,7 +41,8 @@ def described(
     request = DescribeQuorumRequest(
         topics=(RequestedTopic(topic_name=topic, partitions=(RequestedPartition(partition_index=partition),)),)
     )
-    return asyncio.run(answered(DescribeQuorumApi(handle, VOTERS), request, version, DescribeQuorumResponse))
+    api = HandledApi(ApiKey.DESCRIBE_QUORUM, DescribeQuorumHandler(handle, VOTERS).handle)
+    return asyncio.run(answered(api, request, version, DescribeQuorumResponse))
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeQuorumRequest))

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import BrokerFenced, PartitionChanged
-from kraft.model import metadata
+from kraft.metadata.records import BrokerFenced, BrokerUnfenced, PartitionChanged
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.topics import DescribeTopicsRequest
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.config.components import TopicDefaults
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.handlers.authorized_operations import NOT_ASKED
-from kraft.server.handlers.describe_topics import describe_topics
-from kraft.server.handlers.metadata import MetadataHandler
-from kraft.server.kafka_listener.apis.metadata import MetadataApi
+from kraft.server.handlers.metadata import MetadataHandler, from_version, reused_for, to_version
+from kraft.server.kafka_listener.encoded_responses import EncodedResponses
+from kraft.server.kafka_listener.handled import HandledApi, Reuse
+from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kraft.wire.schema.metadata import (
@@ -27,10 +24,11 @@ from kraft.wire.schema.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.support.cluster_images import CLUSTER, ORDERS, cluster, epoch_of, with_topic
+from tests.support.cluster_images import CLUSTER, ORDERS, cluster, epoch_of, registered, with_topic
 from tests.support.server.fake_controllers import FakeControllers
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.listener import LISTENER, UNKNOWN_ID, answered, leaders, versions_of
+from tests.unit.server.handlers.described_metadata import metadata_handler
+from tests.unit.server.kafka_listener.apis.listener import UNKNOWN_ID, answered, versions_of
 
 VERSIONS = versions_of(MetadataRequest)
 IMAGE = with_topic(cluster(1, 2, racks={2: "cellar"}), [1, 2], [2, 1])
@@ -39,8 +37,8 @@ ON_TOPIC = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs: bits 3 to 8, 10 and 11 (KIP-430)."""
 
 
-async def at_once(_: Iterable[str]) -> None:
-    return
+def kafka_api(handler: MetadataHandler, reuse: Reuse | None = None) -> HandledApi:
+    return HandledApi(ApiKey.METADATA, handler.handle, from_version=from_version, to_version=to_version, reuse=reuse)
 
 
 def ask(
@@ -52,14 +50,12 @@ def ask(
     fenced_lately: tuple[BrokerId, ...] = (),
     **fields: Any,
 ) -> MetadataResponse:
-    loader = cast(MetadataLoader, SimpleNamespace(image=image))
-    defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
-    client = (controllers or FakeControllers()).as_client()
-    handler = MetadataHandler(loader, client, defaults, LISTENER, at_once, ())
-    api = MetadataApi(handler.handle, leaders(image), BrokerId(2), lambda: fenced_lately)
+    handler = metadata_handler(
+        image, controllers or FakeControllers(), auto_create=auto_create, listed_though_fenced=lambda: fenced_lately
+    )
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     request = MetadataRequest(**{"topics": topics} | fields)
-    response: MetadataResponse = run_virtually(answered(api, request, version, MetadataResponse))
+    response: MetadataResponse = run_virtually(answered(kafka_api(handler), request, version, MetadataResponse))
     return response
 
 
@@ -157,13 +153,6 @@ def test_topics_are_found_by_their_ids(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_controller_that_is_not_a_broker_is_not_listed_for_clients(version: int) -> None:
-    controllers = FakeControllers()
-    controllers.active_id = 7
-    assert ask(version, controllers=controllers).controller_id == (2 if version >= 1 else -1)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_a_replica_on_a_broker_that_is_away_is_offline_and_a_partition_without_a_leader_says_so(version: int) -> None:
     image = with_topic(cluster(1, 2), [1], [2, 1])
     image = image.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(image, 1))])
@@ -183,9 +172,7 @@ def test_a_broker_that_was_fenced_a_moment_ago_is_still_listed_and_leads_nothing
         partition_epoch=PartitionEpoch(1),
     )
     image = image.replay([moved])
-    controllers = FakeControllers()
-    controllers.active_id = 1
-    response = ask(version, "orders", image=image, controllers=controllers, fenced_lately=(BrokerId(1),))
+    response = ask(version, "orders", image=image, fenced_lately=(BrokerId(1),))
     assert [(each.node_id, each.host, each.port) for each in response.brokers] == [
         (1, "localhost", 9095),
         (2, "localhost", 9096),
@@ -202,11 +189,9 @@ def test_the_response_for_all_topics_is_made_again_when_a_broker_is_no_longer_li
     image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
     listed: list[BrokerId] = [BrokerId(1)]
 
-    async def handle(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
-        only_second = [metadata.BrokerEndpoint(broker_id=2, host="localhost", port=9096, rack="")]
-        return metadata.MetadataResponse(cluster_id=CLUSTER, controller_id=2, brokers=only_second, topics=[])
-
-    api = MetadataApi(handle, leaders(image), BrokerId(2), lambda: tuple(listed))
+    handler = metadata_handler(image, FakeControllers(), listed_though_fenced=lambda: listed)
+    reuse = Reuse(EncodedResponses(lambda: image), lambda request: reused_for(request, tuple(listed)))
+    api = kafka_api(handler, reuse)
 
     async def scenario() -> list[list[int]]:
         found = []
@@ -221,16 +206,14 @@ def test_the_response_for_all_topics_is_made_again_when_a_broker_is_no_longer_li
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(version: int) -> None:
-    async def handle(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
-        (topic,) = (await describe_topics(IMAGE, DescribeTopicsRequest(topics=["orders"]))).topics
-        only_first = [metadata.BrokerEndpoint(broker_id=1, host="inside", port=9092, rack="")]
-        return metadata.MetadataResponse(
-            cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata]
-        )
-
+    both = [Endpoint(listener="INSIDE", host="inside", port=9092), *registered(1, epoch=3).endpoints]
+    again = structs.replace(registered(1, epoch=3), endpoints=both)
+    image = cluster(1, 2).replay([again, BrokerUnfenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))])
+    handler = metadata_handler(with_topic(image, [1, 2], [2, 1]), FakeControllers(), listener="INSIDE")
     request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"),))
-    api = MetadataApi(handle, leaders(IMAGE), BrokerId(1), tuple)
-    ((topic,)) = run_virtually(answered(api, request, version, MetadataResponse)).topics
+    response = run_virtually(answered(kafka_api(handler), request, version, MetadataResponse))
+    assert [each.host for each in response.brokers] == ["inside"]
+    (topic,) = response.topics
     code = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
     assert [(each.leader_id, each.error_code) for each in topic.partitions] == [(1, ErrorCode.NONE), (-1, code)]
 

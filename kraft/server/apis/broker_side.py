@@ -1,0 +1,79 @@
+"""What the handlers of a broker are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+from kraft.model.ids import BrokerId, LogDirectory
+from kraft.server.apis.sides import Side
+from kraft.server.cluster.controller_client import ControllerClient
+from kraft.server.config.values import GRPC
+from kraft.server.coordinator.internal_topic import InternalTopic
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
+from kraft.server.handlers.broker_handlers import GroupHandlers, RecordHandlers
+from kraft.server.handlers.forwarding import Forwarder
+from kraft.server.handlers.producer_ids import ProducerIdHandler
+from kraft.server.handlers.quorum import QuorumHandler
+from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.handlers.txn_markers import TxnMarkersHandler
+from kraft.server.kafka_listener.fetch_sessions import SharedFetches
+from kraft.server.loop.slow_reads import SlowReads
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replica_mover import ReplicaMover
+from kraft.wire.api_keys import ApiKey
+
+
+class BrokerSide(Side, frozen=True, kw_only=True):
+    """What the handlers of a broker are made from."""
+
+    forwarder: Forwarder
+    partitions: Partitions
+    """The replicas here."""
+
+    slow_reads: SlowReads
+    """For clients' look-ups by time."""
+
+    directories: LogDirectories
+    mover: ReplicaMover
+    """Those of replicas between the directories."""
+
+    shortage_of: Callable[[LogDirectory], str]
+    """Returns why appends to a directory are refused; empty while they are not."""
+
+    awaited_replicas: AwaitedReplicasHandler
+    records_deleted: Callable[[], None]
+    """Called after DeleteRecords, so that whole segments can be removed at once."""
+
+    transactions: TransactionsHandler
+    """One for all listeners: it lets long patterns of one client at a time have a turn."""
+
+    markers: TxnMarkersHandler
+    producer_ids: ProducerIdHandler
+    controllers: ControllerClient
+    quorum: QuorumHandler
+    listener: str
+    """Name of the listener, whose addresses are in answers."""
+
+    listed_though_fenced: Callable[[], Iterable[BrokerId]] = tuple
+    """Brokers that were fenced a moment ago, which Kafka's clients are still told of."""
+
+    served_keys: Collection[ApiKey] = ()
+    """Keys of all APIs of Kafka's listener: complete once their handlers are made."""
+
+    internal_topics: Mapping[int, InternalTopic]
+    """Those of the coordinators, by CoordinatorType."""
+
+    known_to_lead: Callable[[Iterable[str]], Awaitable[None]]
+    """Waits briefly until the leaders of these topics have answered, or those lost are replaced."""
+
+    groups: GroupHandlers
+    records: RecordHandlers
+    kafka_fetches: SharedFetches
+
+    def controller_for_clients(self, brokers: Iterable[int]) -> int:
+        """Return the active controller, -1 for none. Kafka's clients send what it decides to it: they are given a
+        broker that forwards, the controller's own, or else this one.
+        """
+        active_id = self.controllers.active_id
+        return active_id if self.listener == GRPC or active_id in brokers else self.config.node_id
