@@ -406,7 +406,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         batch, queue = effect.batch, self.partition.waiting_appends
 
         def append_now(records: ProducedRecords) -> None:
-            self._append_now(records, effect.origin)
+            self._append_to_log(records, effect.origin)
 
         work = None
         if not queue.waiting:
@@ -427,7 +427,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         )
         self._services.waiting_appends.join(queue, waiting)
 
-    def _append_now(self, batch: ProducedRecords, origin: AppendOrigin) -> None:
+    def _append_to_log(self, batch: ProducedRecords, origin: AppendOrigin) -> None:
         """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
         if not self.is_running:
             raise not_coordinator(f"this broker does not lead {self.partition.topic_partition}")

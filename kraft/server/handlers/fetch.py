@@ -46,7 +46,7 @@ class Room(Struct, frozen=True):
     """Maximum wait for room, which begins after that for records. When it ends, the response has no records."""
 
 
-class _Fetch:
+class _FetchUnderWay:
     """A fetch that is not answered yet: its results so far, and the room for its response."""
 
     def __init__(self, request: FetchRequest, room: Room | None) -> None:
@@ -98,8 +98,8 @@ class FetchHandler:
 
         None for `room`: the client reads its responses.
         """
-        fetch = _Fetch(request, room)
-        self._read_on(fetch)
+        fetch = _FetchUnderWay(request, room)
+        self._read_one_turn(fetch)
         results = fetch.results
         is_over = results.is_read and (results.is_enough or request.max_wait_ms <= 0)
         if is_over and not results.has_look_ups:
@@ -118,7 +118,7 @@ class FetchHandler:
         answer.set_result(begun)
         return answer
 
-    async def _complete(self, fetch: _Fetch) -> FetchResponse:
+    async def _complete(self, fetch: _FetchUnderWay) -> FetchResponse:
         """Wait for records, then for room, and read again after each wait, until there are both or time is over."""
         records_until_s = _now_s() + fetch.request.max_wait_ms / 1_000
         try:
@@ -126,7 +126,7 @@ class FetchHandler:
                 # Changes from before it watched have to be noticed, too.
                 watch.notified()
                 while True:
-                    await self._read_rest(fetch)
+                    await self._read_in_later_turns(fetch)
                     if not fetch.results.is_enough and await self._wait_for_records(fetch, watch, records_until_s):
                         watch.again()
                         fetch.read_changes()
@@ -140,7 +140,7 @@ class FetchHandler:
         finally:
             self._waiting_bytes.release(fetch)
 
-    async def _wait_for_records(self, fetch: _Fetch, watch: Watch, until_s: float) -> bool:
+    async def _wait_for_records(self, fetch: _FetchUnderWay, watch: Watch, until_s: float) -> bool:
         """Return False when the time is over. The records found are kept in memory if there is room for them."""
         left_s, results = until_s - _now_s(), fetch.results
         if left_s <= 0:
@@ -149,7 +149,7 @@ class FetchHandler:
             self._keep_no_records(fetch)
         return await watch.wait(left_s)
 
-    def _keep_no_records(self, fetch: _Fetch) -> None:
+    def _keep_no_records(self, fetch: _FetchUnderWay) -> None:
         self._waiting_bytes.release(fetch)
         fetch.results.drop_records()
 
@@ -157,22 +157,22 @@ class FetchHandler:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 
-    async def _completes_results(self, fetch: _Fetch) -> bool:
+    async def _completes_results(self, fetch: _FetchUnderWay) -> bool:
         """Read again what was dropped, and look up aborted transactions. Return False if there is no room by then."""
         if not fetch.results.is_whole:
             fetch.read_anew()
-            await self._read_rest(fetch)
+            await self._read_in_later_turns(fetch)
         if fetch.results.has_look_ups:
-            await self._look_up(fetch)
+            await self._look_up_aborted(fetch)
         return fetch.takes_room()
 
-    async def _read_rest(self, fetch: _Fetch) -> None:
+    async def _read_in_later_turns(self, fetch: _FetchUnderWay) -> None:
         while not fetch.results.is_read:
-            self._read_on(fetch)
+            self._read_one_turn(fetch)
             if not fetch.results.is_read:
                 await asyncio.sleep(0)
 
-    def _read_on(self, fetch: _Fetch) -> None:
+    def _read_one_turn(self, fetch: _FetchUnderWay) -> None:
         """Read on for one turn: others have theirs before the rest is read."""
         request, results = fetch.request, fetch.results
         loop = asyncio.get_running_loop()
@@ -183,12 +183,12 @@ class FetchHandler:
             read = results.before[at] if results.before else None
             held = None if read is None else self._partitions.find_by_name(wanted.topic, wanted.partition)
             if read is None or not read.is_current(held, wanted, bounds, request.reads_committed):
-                read = self._read(wanted, bounds, request.reads_committed, read)
+                read = self._read_partition(wanted, bounds, request.reads_committed, read)
             results.add(read)
             if loop.time() >= until_s:
                 break
 
-    async def _look_up(self, fetch: _Fetch) -> None:
+    async def _look_up_aborted(self, fetch: _FetchUnderWay) -> None:
         """Look up, in a thread, the aborted transactions that take long.
 
         Where that takes too long, or there is no room for the records meanwhile, there are none: a consumer asks again.
@@ -199,14 +199,14 @@ class FetchHandler:
             read = results.reads[at]
             try:
                 while is_kept and read.look_up is not None:
-                    read = await self._looked_up(wanted, read, read.look_up, reads)
+                    read = await self._with_aborted(wanted, read, read.look_up, reads)
             except TimeoutError:
                 is_kept = False
             if read.look_up is not None:
                 read = PartitionRead(replace(read.result, records=b""), None, read.bounds)
             results.replace(at, read)
 
-    async def _looked_up(
+    async def _with_aborted(
         self, wanted: FetchPartition, read: PartitionRead, look_up: AbortedLookUp, reads: RequestReads
     ) -> PartitionRead:
         """Return the read with its aborted transactions, or another one if the log has changed meanwhile."""
@@ -224,7 +224,7 @@ class FetchHandler:
             failure = error
         if partition.leader is not leader or partition.log is not log or not log.still_has(look_up.segments):
             await wait_for_file_change(partition, reads)
-            return self._read(wanted, read.bounds, reads_committed=True)
+            return self._read_partition(wanted, read.bounds, reads_committed=True)
         try:
             if failure is not None:
                 partition.replica_log.aborted_look_up_failed(failure)
@@ -232,7 +232,7 @@ class FetchHandler:
             return PartitionRead(self._refused(wanted, refusal), None, read.bounds)
         return PartitionRead(replace(read.result, aborted=_named(found)), partition, read.bounds)
 
-    def _read(
+    def _read_partition(
         self, wanted: FetchPartition, bounds: ReadBounds, reads_committed: bool, before: PartitionRead | None = None
     ) -> PartitionRead:
         """Read the partition. What `before` found is not read again: if it still counts, only what is behind it is."""

@@ -199,14 +199,14 @@ class LongProduces:
         self._ready.append(rest)
         if not self._is_appending:
             self._is_appending = True
-            self._waiting.start(self._append_all(), "long produces")
+            self._waiting.start(self._append_until_done(), "long produces")
 
-    async def _append_all(self) -> None:
+    async def _append_until_done(self) -> None:
         try:
             while self._ready:
                 await asyncio.sleep(0)
                 rest = self._ready[0]
-                self._append_on(rest)
+                self._append_one_turn(rest)
                 if rest.is_empty:
                     self._ready.popleft()
                     self._end(rest)
@@ -232,7 +232,7 @@ class LongProduces:
             timer.cancel()
             self._make_ready(rest)
 
-    def _append_on(self, rest: Rest) -> None:
+    def _append_one_turn(self, rest: Rest) -> None:
         """Append the next entries, for one turn."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX

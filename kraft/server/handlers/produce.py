@@ -169,7 +169,7 @@ class ProduceHandler:
         verify = self._unverified(request, TransactionSupport.ADDS)
         if verify is not None:
             return self._verify_first(request, verify, None)
-        begun = self._append_all(request, None)
+        begun = self._append_one_turn(request, None)
         if begun.waits:
             return self._answer_when_over(begun)
         # Not a coroutine, for which the listener would need a task and a turn of the loop.
@@ -197,7 +197,7 @@ class ProduceHandler:
                 # The client's next request has to be handled after this one.
                 client.began()
             return self._verify_first(kept, verify, client)
-        begun = self._append_all(request, client)
+        begun = self._append_one_turn(request, client)
         return self._answer_when_over(begun) if begun.waits else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
@@ -220,7 +220,7 @@ class ProduceHandler:
         try:
             with self._waiting.holding(sum(len(wanted.records) for wanted in request.partitions)):
                 origins = await verify()
-            begun = self._append_all(request, client, origins)
+            begun = self._append_one_turn(request, client, origins)
         except Refusal as refusal:
             begun = self._refuse_all(request, refusal)
         finally:
@@ -243,7 +243,7 @@ class ProduceHandler:
             waits=False,
         )
 
-    def _append_all(
+    def _append_one_turn(
         self, request: ProduceRequest, client: WaitingClient | None, origins: Origins = NO_ORIGINS
     ) -> _Begun:
         appends: list[_Append] = []
@@ -256,7 +256,7 @@ class ProduceHandler:
             if (are_others_long and self._long.hold_back(wanted)) or (at and _now_s() >= until_s):
                 is_cut = True
                 break
-            outcome = self._append(wanted, request, client, origins)
+            outcome = self._append_partition(wanted, request, client, origins)
             appends.append(_Append(wanted.topic, wanted.partition, outcome))
             if isinstance(outcome, _Appended):
                 has_parked = has_parked or not isinstance(outcome.replicated, ErrorCode)
@@ -271,10 +271,10 @@ class ProduceHandler:
             waits=has_parked or bool(waiting) or is_cut,
         )
         if is_cut:
-            begun.rest = self._append_rest(begun, request, client, origins)
+            begun.rest = self._append_in_later_turns(begun, request, client, origins)
         return begun
 
-    def _append_rest(
+    def _append_in_later_turns(
         self,
         begun: _Begun,
         request: ProduceRequest,
@@ -299,7 +299,7 @@ class ProduceHandler:
                 client.ended()
 
         def append(wanted: ProducePartition) -> None:
-            ended(wanted, self._append(wanted, settings, client, origins))
+            ended(wanted, self._append_partition(wanted, settings, client, origins))
 
         def refuse(wanted: ProducePartition, refusal: Refusal) -> None:
             ended(wanted, self._noted(wanted, refusal))
@@ -315,7 +315,7 @@ class ProduceHandler:
             client.began()
         return rest
 
-    def _append(
+    def _append_partition(
         self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None, origins: Origins
     ) -> _Ended | asyncio.Future[_Ended]:
         acks = request.acks
@@ -326,11 +326,11 @@ class ProduceHandler:
             check_not_internal(wanted.topic)
             origin = origin_of(origins, request, wanted)
             if partition.waiting_appends.waiting:
-                return self._append_in_turn(partition, wanted, request, client, None, origin)
+                return self._queue_append(partition, wanted, request, client, None, origin)
             try:
-                return self._append_now(partition, wanted.records, wanted.records, acks, origin)
+                return self._append_to_log(partition, wanted.records, wanted.records, acks, origin)
             except AppendMustWait as wait:
-                return self._append_in_turn(partition, wanted, request, client, wait.work, origin)
+                return self._queue_append(partition, wanted, request, client, wait.work, origin)
         except Refusal as refusal:
             return self._noted(wanted, refusal)
 
@@ -340,7 +340,7 @@ class ProduceHandler:
         # The traceback's frames hold the records, and other appends of the request may wait for long.
         return refusal.with_traceback(None)
 
-    def _append_now(
+    def _append_to_log(
         self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int, origin: AppendOrigin
     ) -> _Appended:
         """Append now. `sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
@@ -351,7 +351,7 @@ class ProduceHandler:
         replicated = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
         return _Appended(partition=partition, result=result, replicated=replicated)
 
-    def _append_in_turn(
+    def _queue_append(
         self,
         partition: Partition,
         wanted: ProducePartition,
@@ -376,7 +376,7 @@ class ProduceHandler:
                 client.ended()
 
         def append(records: ProducedRecords) -> None:
-            ended(self._append_now(partition, sent, records, acks, origin))
+            ended(self._append_to_log(partition, sent, records, acks, origin))
 
         def refuse(refusal: Refusal) -> None:
             self._refused_sequences.note(place, sent, refusal.error_code, _now_s())

@@ -171,10 +171,10 @@ class TxnMarkersHandler:
             partition = self._partitions.by_name(named.topic, named.partition)
             if not partition.waiting_appends.waiting:
                 try:
-                    return _append(partition, batch, origin)
+                    return _append_marker(partition, batch, origin)
                 except AppendMustWait as wait:
-                    return self._append_in_turn(partition, batch, origin, wait, until_s)
-            return self._append_in_turn(partition, batch, origin, None, until_s)
+                    return self._queue_append(partition, batch, origin, wait, until_s)
+            return self._queue_append(partition, batch, origin, None, until_s)
         except Refusal as refusal:
             return refusal.error_code
 
@@ -186,7 +186,7 @@ class TxnMarkersHandler:
             return refusal.error_code
         return ErrorCode.NONE
 
-    def _append_in_turn(
+    def _queue_append(
         self, partition: Partition, batch: bytes, origin: AppendOrigin, wait: AppendMustWait | None, until_s: float
     ) -> asyncio.Future[ErrorCode]:
         self._waiting.check_room(len(batch))
@@ -197,7 +197,7 @@ class TxnMarkersHandler:
                 outcome.set_result(code)
 
         def append(records: ProducedRecords) -> None:
-            begun = _append(partition, records, origin)
+            begun = _append_marker(partition, records, origin)
             if isinstance(begun, ErrorCode):
                 ended(begun)
             else:
@@ -246,7 +246,7 @@ def marker_result(marker: WritableTxnMarker, codes: Iterable[int]) -> WritableTx
     )
 
 
-def _append(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) -> ProduceOutcome:
+def _append_marker(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) -> ProduceOutcome:
     """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
     result = partition.append(batch, ACKS_ALL, origin)
     return partition.park_produce(Offset(result.last_offset + 1))

@@ -114,7 +114,7 @@ async def test_what_is_not_appended_in_time_is_refused_and_never_appended(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = produce_handler(broker.partitions)
-    append = handler._append
+    append = handler._append_partition
 
     def slowly(*arguments: object) -> object:
         # The clock of this test goes on by itself only while all tasks wait.
@@ -124,7 +124,7 @@ async def test_what_is_not_appended_in_time_is_refused_and_never_appended(
         return append(*arguments)  # type: ignore[arg-type]
 
     began_s = asyncio.get_running_loop().time()
-    monkeypatch.setattr(handler, "_append", slowly)
+    monkeypatch.setattr(handler, "_append_partition", slowly)
     response = await answered(handler.handle(request(entries(ENTRIES, 0), timeout_ms=0)))
     codes = [each.error_code for each in response.partitions]
     appended = codes.count(ErrorCode.NONE)
