@@ -58,6 +58,14 @@ def test_an_older_client_gets_its_member_id_from_the_coordinator() -> None:
     assert group.refusal("", 0, **JOIN) == "INVALID_REQUEST"
 
 
+def test_a_member_too_many_is_refused_and_those_in_the_group_go_on() -> None:
+    group = Coordinator(GroupSettings(members_max=1, assignment_interval_ms=0), a=1)
+    group.join("m1", "a")
+    assert group.refusal("m2", 0, **JOIN) == "GROUP_MAX_SIZE_REACHED"
+    assert group.refusal("", 0, **JOIN, api_version=0) == "GROUP_MAX_SIZE_REACHED"
+    group.heartbeat("m1", 2)
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [

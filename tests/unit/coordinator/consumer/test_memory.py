@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
-from kraft.coordinator.consumer.memory import NAME_BYTES, added_bytes, wanted_bytes
+from kraft.coordinator.consumer.memory import NAME_BYTES, OWNED_BYTES, TARGET_BYTES, added_bytes, wanted_bytes
 from kraft.coordinator.consumer.requests import Heartbeat
+from kraft.metadata.persistent_maps import PersistentMap
 from tests.support.classic_requests import offered
-from tests.unit.coordinator.consumer.coordinator import GROUP
+from tests.unit.coordinator.consumer.coordinator import GROUP, partitions
 
 LARGE = 30_000
 SMALL = 5_000
@@ -55,6 +56,14 @@ def test_the_estimate_counts_every_text_of_a_group(group: ConsumerGroup) -> None
     assert LARGE < added_bytes(None, group) < LARGE + SMALL
     assert added_bytes(group, None) == -added_bytes(None, group)
     assert added_bytes(group, group) == 0
+
+
+def test_the_estimate_counts_owned_and_target_partitions() -> None:
+    owned = partitions("a", *range(100))
+    idle = group_of(member())
+    assert added_bytes(idle, group_of(member(assigned=owned))) == 100 * OWNED_BYTES
+    assert added_bytes(idle, group_of(member(pending_revocation=owned))) == 100 * OWNED_BYTES
+    assert added_bytes(EMPTY, ConsumerGroup(group_id=GROUP, targets=PersistentMap({"m": owned}))) == 100 * TARGET_BYTES
 
 
 def test_the_estimate_counts_topics_that_members_share_once() -> None:

@@ -11,8 +11,11 @@ from kraft.coordinator.classic.timers import JoinTimer, SessionTimer
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
+from kraft.model.errors import ErrorCode
+from kraft.wire.schema.heartbeat import HeartbeatResponse
 from kraft.wire.schema.join_group import JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.classic_requests import offered
 from tests.unit.coordinator.consumer.coordinator import partitions
 from tests.unit.coordinator.groups.coordinator import (
@@ -95,6 +98,29 @@ def test_a_static_member_that_is_expected_back_keeps_the_group_as_it_is() -> Non
     again = ConsumerClient(shard, "again", "i")
     run(shard, old, again)
     assert GROUP in shard.groups.consumer
+
+
+def test_a_static_member_that_returns_by_the_classic_protocol_downgrades_the_group_without_a_rebalance() -> None:
+    shard = Coordinator()
+    old, new = ClassicClient(shard, "old", cooperative=False), ConsumerClient(shard, "new", "i")
+    run(shard, old, new)
+    owned = new.owned
+    joined = shard.answer(shard.join(group_instance_id="i", protocols=PROTOCOLS), JoinGroupResponse)
+    group = shard.volatile.classic[GROUP]
+    assert group.state is ClassicGroupState.STABLE
+    assert group.members.keys() == {old.member_id, joined.member_id}
+    sync = SyncGroupRequest(
+        group_id=GROUP,
+        member_id=joined.member_id,
+        group_instance_id="i",
+        generation_id=joined.generation_id,
+        assignments=(),
+    )
+    synced = shard.answer(shard.request(sync), SyncGroupResponse)
+    assert partitions_of(decode_assignment(synced.assignment).assigned_partitions, shard.image) == owned
+    heartbeat = shard.classic_heartbeat(old.member_id, generation=old.generation)
+    assert isinstance(heartbeat, HeartbeatResponse)
+    assert heartbeat.error_code == ErrorCode.NONE
 
 
 def test_the_only_member_returns_by_the_classic_protocol() -> None:
