@@ -23,10 +23,6 @@ class Leaders:
         self._image = image
         self._listener = listener
 
-    @property
-    def image(self) -> MetadataImage:
-        return self._image()
-
     def topic_name(self, topic: str, topic_id: UUID) -> str | None:
         """Return `topic`, which older versions send, or else the name of `topic_id`; None if the id is unknown."""
         if topic:
