@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import committed_offsets as offsets
 from kraft.model import consumer_groups as consumer
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import groups_pb2
@@ -18,6 +17,7 @@ from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
@@ -36,7 +36,7 @@ CONSUMER_GROUP_HEARTBEAT: Final = Call(
 )
 OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse)
 TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", TxnOffsetCommitRequest, TxnOffsetCommitResponse)
-OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", offsets.OffsetFetchRequest, offsets.OffsetFetchResponse)
+OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse)
 OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse)
 LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", ListGroupsRequest, ListGroupsResponse)
 DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse)

@@ -14,7 +14,7 @@ from kraft.coordinator.groups.commands import GroupCommand
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.shard import GroupShard
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
+from kraft.coordinator.offsets.fetch import fetch_stable
 from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_effects import RefuseAll
 from kraft.coordinator.transactions.commands import TransactionCommand
@@ -28,6 +28,7 @@ from tests.simulation.group_transactions_host import LOADING, Answer
 from tests.simulation.groups_clients import Request
 from tests.simulation.groups_history import FetchOffsets
 from tests.simulation.transactions_host import compacted
+from tests.support.offset_commands import asking
 
 RESIGNED: Final = Refusal(ErrorCode.NOT_COORDINATOR, "another broker leads")
 UNWRITABLE: Final = Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas")
@@ -73,7 +74,7 @@ class GroupHost(group_transactions_host.Host):
             check_fetch(committed, command.group_id, command.member_id, command.member_epoch)
         except Refusal as refusal:
             return refusal
-        asked = [FetchTopic(name=name, partitions=tuple(numbers)) for name, numbers in command.partitions.items()]
+        asked = [asking(name, *numbers) for name, numbers in command.partitions.items()]
         return fetch_stable(committed.offsets, latest.offsets, command.group_id, asked)
 
     def offsets(self, topic: str) -> dict[tuple[str, int], int]:

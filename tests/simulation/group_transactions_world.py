@@ -20,7 +20,7 @@ from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.commands import CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.timers import OffsetExpiryTimer
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
+from kraft.coordinator.offsets.fetch import fetch_stable
 from kraft.coordinator.shard import DecisionContext
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import read_header
@@ -29,6 +29,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from tests.simulation.group_transactions_host import SETTINGS, Host, Log, entry
 from tests.support import offset_commands
 from tests.support.cluster_images import cluster, with_topic
+from tests.support.offset_commands import asking
 
 GROUPS: Final = ("billing", "audit")
 PARTITIONS: Final = (0, 1)
@@ -333,7 +334,7 @@ class World:
         if hosted is None:
             return
         group, partition = self.place()
-        asked = [FetchTopic(name="orders", partitions=(partition,))]
+        asked = [asking("orders", partition)]
         (topic,) = fetch_stable(hosted.committed.offsets, hosted.latest.offsets, group, asked)
         if topic.partitions[0].error_code is ErrorCode.NONE:
             self.fetches += 1

@@ -19,7 +19,6 @@ from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
 from kraft.coordinator.groups.commands import CommitOffsets, GroupCommand
-from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.wire.schema import heartbeat
@@ -27,6 +26,7 @@ from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
+from kraft.wire.schema.offset_fetch import OffsetFetchResponseTopics
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.simulation.groups_history import FetchOffsets, assignment, parsed
 from tests.support import offset_commands
@@ -226,12 +226,12 @@ class Client(ABC):
     def fetched(self, response: Any) -> None:
         owned = self.holds(self.member_id)
         for topic in response:
-            assert isinstance(topic, FetchedTopic)
+            assert isinstance(topic, OffsetFetchResponseTopics)
             for each in topic.partitions:
-                partition = (topic.name, each.partition)
+                partition = (topic.name, each.partition_index)
                 is_known = each.error_code is ErrorCode.NONE
                 if is_known and partition in owned and partition not in self.positions:
-                    self.positions[partition] = max(each.offset, 0)
+                    self.positions[partition] = max(each.committed_offset, 0)
 
     def forget_positions(self) -> None:
         """Forget what was read and fetched: the partitions are another member's now, or may be."""

@@ -21,11 +21,11 @@ from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
 from kraft.coordinator.groups.timers import GroupDeletionTimer, OffsetExpiryTimer
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
-from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.coordinator.shard import TimerKey
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.wire.schema.leave_group import LeaveGroupRequest
+from kraft.wire.schema.offset_fetch import OffsetFetchResponseTopics
 from kraft.wire.schema.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -390,7 +390,7 @@ class History:
             case FetchOffsets():
                 assert isinstance(response, tuple)
                 for topic in response:
-                    assert isinstance(topic, FetchedTopic)
+                    assert isinstance(topic, OffsetFetchResponseTopics)
                     if unknown := {each.metadata for each in topic.partitions if each.metadata} - self._durable:
                         raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, f"{unknown} is fetched")
             case SyncGroupRequest():

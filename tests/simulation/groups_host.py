@@ -18,7 +18,7 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch
+from kraft.coordinator.offsets.fetch import fetch
 from kraft.coordinator.shard import DecisionContext, ShardWork, Ticket, TimerKey
 from kraft.coordinator.shard_batches import Happening
 from kraft.coordinator.shard_effects import (
@@ -38,6 +38,7 @@ from kraft.log.format.record_batch import decode_batch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from tests.simulation.groups_history import Cause, FetchOffsets, History
+from tests.support.offset_commands import asking
 
 BATCH_BYTES_MAX = 100_000
 
@@ -315,7 +316,7 @@ def _records(batch: bytes) -> list[GroupRecord]:
 
 
 def _fetched(groups: Groups, command: FetchOffsets) -> object:
-    topics = [FetchTopic(name=name, partitions=tuple(numbers)) for name, numbers in command.partitions.items()]
+    topics = [asking(name, *numbers) for name, numbers in command.partitions.items()]
     try:
         check_fetch(groups, command.group_id, command.member_id, command.member_epoch)
     except Refusal as refusal:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
 from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.model.ids import TopicId
+from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from kraft.wire.schema.offset_delete import OffsetDeleteRequestPartition
+from kraft.wire.schema.offset_fetch import OffsetFetchRequestTopics
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 
 
@@ -60,3 +63,8 @@ def offset_in_transaction(partition: int, number: int, metadata: str | None) -> 
 def deletions(name: str, *partitions: int) -> FoundTopic[OffsetDeleteRequestPartition]:
     asked = tuple(OffsetDeleteRequestPartition(partition_index=each) for each in partitions)
     return FoundTopic(name=name, partitions=asked)
+
+
+def asking(topic: str, *partitions: int, topic_id: UUID | None = None) -> OffsetFetchRequestTopics:
+    """Return what an OffsetFetch says of a topic."""
+    return OffsetFetchRequestTopics(name=topic, topic_id=topic_id or ZERO_UUID, partition_indexes=partitions)

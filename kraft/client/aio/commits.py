@@ -12,24 +12,20 @@ from kraft.client.model.errors import CommitFailed
 from kraft.client.model.group_offsets import (
     Offsets,
     check_committed,
+    check_fetched,
     commit_topics,
-    numbers_by_topic,
-    partition_refusal,
+    fetch_topics,
+    fetched_offsets,
 )
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.member import MUST_JOIN_AGAIN, MemberIdentity
-from kraft.model.committed_offsets import (
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import OFFSET_COMMIT, OFFSET_FETCH
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
 Done: TypeAlias = Callable[[Offsets, Exception | None], object]
 
@@ -169,40 +165,22 @@ class Commits:
 
         async def attempt(timeout_ms: int) -> OffsetFetchResponse:
             member = identity()
-            group = FetchGroup(
+            group = OffsetFetchRequestGroup(
                 group_id=self._group_id,
                 member_id=None if member is None else member.member_id,
                 member_epoch=-1 if member is None else member.epoch,
-                topics=tuple(
-                    FetchTopic(name=topic, partitions=each) for topic, each in numbers_by_topic(wanted).items()
-                ),
+                topics=fetch_topics(wanted),
             )
             request = OffsetFetchRequest(groups=(group,), require_stable=True)
-            return await self._coordinators.attempt(self._group_id, OFFSET_FETCH, request, timeout_ms, _check_fetched)
+            return await self._coordinators.attempt(self._group_id, OFFSET_FETCH, request, timeout_ms, check_fetched)
 
         if not wanted:
             return {}
         (fetched,) = (await self._coordinators.until(deadline_ms, attempt, also=_FETCHED_LATER)).groups
-        return {
-            TopicPartition(topic.name, each.partition): OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            for topic in fetched.topics
-            for each in topic.partitions
-            if each.offset >= 0
-        }
+        return fetched_offsets(fetched)
 
 
 def not_committed(group_id: str, partitions: Iterable[TopicPartition], code: ErrorCode, reason: str) -> CommitFailed:
     """Return the error for partitions that may be another member's."""
     listed = ", ".join(str(partition) for partition in sorted(partitions)) or "a transaction"
     return CommitFailed(code, f"group {group_id}: offsets of {listed} were not committed: {reason}")
-
-
-def _check_fetched(response: OffsetFetchResponse) -> None:
-    for group in response.groups:
-        if group.error_code is not ErrorCode.NONE:
-            raise Refusal(group.error_code, f"group {group.group_id}: {group.error_message}")
-        for topic in group.topics:
-            for each in topic.partitions:
-                if each.error_code is not ErrorCode.NONE:
-                    what = f"the committed offset of {topic.name}-{each.partition} was not fetched"
-                    raise partition_refusal(what, each.error_code)

@@ -7,10 +7,17 @@ from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.model.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
+from kraft.client.model.group_offsets import (
+    check_fetched,
+    checked_offsets,
+    commit_topics,
+    fetch_topics,
+    fetched_offsets,
+    numbers_by_topic,
+    partition_refusal,
+)
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
-from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest, OffsetFetchResponse
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
@@ -36,8 +43,9 @@ from kraft.wire.schema.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
-_Groups: TypeAlias = OffsetFetchResponse | ConsumerGroupDescribeResponse | DescribeGroupsResponse
+_Groups: TypeAlias = ConsumerGroupDescribeResponse | DescribeGroupsResponse
 """Responses with an error code for each group."""
 
 _NOT_DELETED: Final[Mapping[int, str]] = {
@@ -145,28 +153,17 @@ async def list_consumer_group_offsets(
     Partitions without a committed offset are left out; a group that does not exist has none. `require_stable`
     refuses offsets that are about to change (UNSTABLE_OFFSET_COMMIT).
     """
-    asked = FetchGroup(
-        group_id=group_id,
-        topics=tuple(
-            FetchTopic(name=topic, partitions=numbers) for topic, numbers in numbers_by_topic(partitions or ()).items()
-        ),
-        all_topics=partitions is None,
-    )
+    topics = None if partitions is None else fetch_topics(partitions)
+    asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
     request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
     deadline_ms = admin.calls.deadline_ms(timeout_ms)
     response = await admin.calls.watched(
         admin.calls.coordinators(CoordinatorType.GROUP).call(
-            group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets
+            group_id, OFFSET_FETCH, request, deadline_ms, check_fetched
         ),
         timeout_ms,
     )
-    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    for topic in response.groups[0].topics:
-        for each in topic.partitions:
-            if each.offset >= 0:
-                partition = TopicPartition(topic.name, each.partition)
-                offsets[partition] = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-    return offsets
+    return fetched_offsets(response.groups[0])
 
 
 async def alter_consumer_group_offsets(
@@ -243,16 +240,6 @@ def _check_groups(response: _Groups) -> None:
 def _check_deletions(response: DeleteGroupsResponse) -> None:
     for result in response.results:
         check(result.error_code, _NOT_DELETED.get(result.error_code, "").format(result.group_id))
-
-
-def _check_offsets(response: OffsetFetchResponse) -> None:
-    _check_groups(response)
-    for group in response.groups:
-        for topic in group.topics:
-            for each in topic.partitions:
-                if each.error_code is not ErrorCode.NONE:
-                    what = f"the committed offset of {topic.name}-{each.partition} was not fetched"
-                    raise partition_refusal(what, each.error_code)
 
 
 def _outcomes(results: OffsetCommitResponse | OffsetDeleteResponse, done: str) -> dict[TopicPartition, Refusal | None]:

@@ -8,12 +8,13 @@ from typing import Final, TypeAlias, TypeVar
 from kraft.client.model.arguments import checked_mapping
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal, error_code
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.wire.schema.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from kraft.wire.schema.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponse, OffsetFetchResponseGroup
 from kraft.wire.schema.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -98,6 +99,39 @@ def check_committed(response: OffsetCommitResponse | TxnOffsetCommitResponse, ac
             if result.error_code != ErrorCode.NONE and result.error_code not in accepted:
                 what = f"the offset of {topic.name}-{result.partition_index} was not committed"
                 raise partition_refusal(what, error_code(result.error_code))
+
+
+def fetch_topics(partitions: Iterable[TopicPartition]) -> tuple[OffsetFetchRequestTopics, ...]:
+    return tuple(
+        OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+        for topic, numbers in numbers_by_topic(partitions).items()
+    )
+
+
+def fetched_offsets(group: OffsetFetchResponseGroup) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the committed offset of each partition that has one."""
+    return {
+        TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
+            Offset(each.committed_offset), each.metadata or "", LeaderEpoch(each.committed_leader_epoch)
+        )
+        for topic in group.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    }
+
+
+def check_fetched(response: OffsetFetchResponse) -> None:
+    """Raise the Refusal of the first group or partition whose offsets were not fetched."""
+    for group in response.groups:
+        if group.error_code:
+            raise Refusal(
+                error_code(group.error_code), f"the committed offsets of group {group.group_id} were not fetched"
+            )
+        for topic in group.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    what = f"the committed offset of {topic.name}-{each.partition_index} was not fetched"
+                    raise partition_refusal(what, error_code(each.error_code))
 
 
 def partition_refusal(what: str, code: ErrorCode) -> Refusal:

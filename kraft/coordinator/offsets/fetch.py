@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
+from typing import Final
 
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
-from kraft.model.committed_offsets import NO_OFFSET, FetchedPartition, FetchedTopic, FetchTopic
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
+from kraft.wire.declaration import ZERO_UUID, Uuid, replace
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 
-__all__ = ["NO_OFFSET", "FetchTopic", "FetchedPartition", "FetchedTopic", "fetch", "fetch_stable"]
+NO_OFFSET: Final = -1
+"""In a response: the group has not committed an offset of the partition."""
 
 
 def fetch(
-    offsets: CommittedOffsets, group: str, topics: Sequence[FetchTopic], *, require_stable: bool = False
-) -> tuple[FetchedTopic, ...]:
+    offsets: CommittedOffsets, group: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool = False
+) -> tuple[OffsetFetchResponseTopics, ...]:
     """Return the group's offsets of these partitions in the order of the request.
 
     An offset of another topic id than the one asked for is that of a deleted topic with the same name, so it counts as
@@ -26,14 +30,14 @@ def fetch(
     with UNSTABLE_OFFSET_COMMIT.
     """
     return tuple(
-        FetchedTopic(
+        OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=tuple(
                 _unstable(partition)
                 if require_stable and offsets.pending.of(group, topic.name, partition)
                 else _fetched(partition, offsets.offset(group, topic.name, partition), topic.topic_id)
-                for partition in topic.partitions
+                for partition in topic.partition_indexes
             ),
         )
         for topic in topics
@@ -41,8 +45,8 @@ def fetch(
 
 
 def fetch_stable(
-    committed: CommittedOffsets, latest: CommittedOffsets, group: str, topics: Sequence[FetchTopic]
-) -> tuple[FetchedTopic, ...]:
+    committed: CommittedOffsets, latest: CommittedOffsets, group: str, topics: Sequence[OffsetFetchRequestTopics]
+) -> tuple[OffsetFetchResponseTopics, ...]:
     """Return the committed offsets, and UNSTABLE_OFFSET_COMMIT where another one is about to be committed, or may be.
 
     A member that takes a partition over then waits for the last commit of the member that had it before. `latest` are
@@ -54,30 +58,37 @@ def fetch_stable(
     return tuple(map(_stable, known, newest))
 
 
-def _stable(committed: FetchedTopic, latest: FetchedTopic) -> FetchedTopic:
+def _stable(committed: OffsetFetchResponseTopics, latest: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics:
     return replace(
         committed,
         partitions=tuple(
-            each if each == newest else _unstable(each.partition)
+            each if each == newest else _unstable(each.partition_index)
             for each, newest in zip(committed.partitions, latest.partitions, strict=True)
         ),
     )
 
 
-def _unstable(partition: int) -> FetchedPartition:
-    return FetchedPartition(partition=partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return without_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def _fetched(partition: int, committed: CommittedOffset | None, topic_id: TopicId | None) -> FetchedPartition:
-    if committed is None or _is_of_another_topic(committed, topic_id):
-        return FetchedPartition(partition=partition)
-    return FetchedPartition(
-        partition=partition,
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
+def without_offset(partition: int, error_code: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=error_code
     )
 
 
-def _is_of_another_topic(committed: CommittedOffset, topic_id: TopicId | None) -> bool:
-    return committed.topic_id is not None and topic_id is not None and committed.topic_id != topic_id
+def _fetched(partition: int, committed: CommittedOffset | None, topic_id: Uuid) -> OffsetFetchResponsePartitions:
+    if committed is None or _is_of_another_topic(committed, topic_id):
+        return without_offset(partition)
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _is_of_another_topic(committed: CommittedOffset, topic_id: Uuid) -> bool:
+    return committed.topic_id is not None and topic_id not in {ZERO_UUID, committed.topic_id}

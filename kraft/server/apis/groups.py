@@ -15,6 +15,7 @@ from kraft.rpc.group_calls import (
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
+    OFFSET_FETCH,
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
@@ -132,6 +133,17 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID), *_TO_COMMIT),
         refused=committed_offsets.transactional_commit_refused,
         to_version=committed_offsets.transactional_commit_to_version,
+    ),
+    Api(
+        key=ApiKey.OFFSET_FETCH,
+        call=OFFSET_FETCH,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.offsets.fetch,
+        takes_context=True,
+        needs=(Permission(Operation.DESCRIBE, Resource.GROUP), Permission(Operation.DESCRIBE, Resource.TOPIC)),
+        refused=never_refused,
+        from_version=committed_offsets.fetch_from_version,
+        to_version=committed_offsets.fetch_to_version,
     ),
     Api(
         key=ApiKey.OFFSET_DELETE,

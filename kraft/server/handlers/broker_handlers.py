@@ -25,7 +25,6 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
     def served(self) -> list[Served]:
         return [
             *self.consumer.served(),
-            *self.offsets.served(),
         ]
 
 

@@ -9,33 +9,21 @@ from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, S
 from itertools import repeat
 from typing import Any, Final, Protocol, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteOffsets
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
-from kraft.coordinator.offsets.fetch import fetch, fetch_stable
+from kraft.coordinator.offsets.fetch import NO_OFFSET, fetch, fetch_stable, without_offset
 from kraft.coordinator.offsets.found_topic import CommitPartition, FoundTopic
 from kraft.metadata.image import MetadataImage
-from kraft.model.committed_offsets import (
-    NO_OFFSET,
-    FetchedGroup,
-    FetchedPartition,
-    FetchedTopic,
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
-from kraft.rpc.call import Served
-from kraft.rpc.group_calls import OFFSET_FETCH
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.loop.turns import Turns
-from kraft.wire.declaration import replace
+from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -51,6 +39,16 @@ from kraft.wire.schema.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
+)
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from kraft.wire.schema.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -72,7 +70,13 @@ COMMITTED_AT_ONCE: Final = 1_000
 """Partitions whose offsets are committed or deleted in one decision, which takes about 10 us for each."""
 
 _TOPIC_IDS_FROM: Final = 10
-"""First version of OffsetCommit that gives topics by id. Over gRPC they may still be given by name."""
+"""First version of OffsetCommit and OffsetFetch that gives topics by id. Over gRPC they may still be given by name."""
+
+_GROUP_ERROR_FROM: Final = 2
+"""First version of OffsetFetch with an error code for the group as a whole."""
+
+_SEVERAL_GROUPS_FROM: Final = 8
+"""First version of OffsetFetch with several groups (KIP-709)."""
 
 _ADDS_PARTITION_FROM: Final = 5
 """First version of TxnOffsetCommit in which the broker adds the group's partition to the transaction (KIP-890)."""
@@ -177,59 +181,66 @@ class CommittedOffsetsHandler:
             await turns.done(sum(len(partitions) for _, partitions in part))
         return iter(codes)
 
-    async def fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Return the committed offsets of each group, or its Refusal; once if the request repeats it."""
+    async def fetch(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        """Return the committed offsets of each group, or its refusal; once if the request repeats it."""
         turns = Turns(PARTITIONS_AT_ONCE)
-        groups: dict[str, FetchGroup] = {}
+        by_id = context.version >= _TOPIC_IDS_FROM
+        groups: dict[str, OffsetFetchRequestGroup] = {}
         ambiguous = {each.group_id for each in request.groups if groups.setdefault(each.group_id, each) != each}
         return OffsetFetchResponse(
             groups=tuple(
                 [
-                    _ambiguous(group_id)
+                    _not_fetched(group_id, ErrorCode.INVALID_REQUEST)
                     if group_id in ambiguous
-                    else await self._fetched(group, request.require_stable, turns)
+                    else await self._fetched(group, by_id, request.require_stable, turns)
                     for group_id, group in groups.items()
                 ]
             )
         )
 
-    async def _fetched(self, asked: FetchGroup, require_stable: bool, turns: Turns) -> FetchedGroup:
+    async def _fetched(
+        self, asked: OffsetFetchRequestGroup, by_id: bool, require_stable: bool, turns: Turns
+    ) -> OffsetFetchResponseGroup:
         await turns.done_with_id(asked.group_id)
         try:
-            topics = await self._fetched_topics(asked, require_stable, turns)
+            topics = await self._fetched_topics(asked, by_id, require_stable, turns)
         except Refusal as refusal:
-            return FetchedGroup(group_id=asked.group_id, error_code=refusal.error_code, error_message=refusal.message)
-        return FetchedGroup(group_id=asked.group_id, topics=topics)
+            return _not_fetched(asked.group_id, refusal.error_code)
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
-    async def _fetched_topics(self, asked: FetchGroup, require_stable: bool, turns: Turns) -> tuple[FetchedTopic, ...]:
-        view = self._coordinators.view(asked.group_id)
-        check_fetch(view.committed, asked.group_id, asked.member_id, asked.member_epoch)
+    async def _fetched_topics(
+        self, asked: OffsetFetchRequestGroup, by_id: bool, require_stable: bool, turns: Turns
+    ) -> tuple[OffsetFetchResponseTopics, ...]:
+        group_id = asked.group_id
+        view = self._coordinators.view(group_id)
+        check_fetch(view.committed, group_id, asked.member_id, asked.member_epoch)
         latest = view.latest if require_stable else view.committed
-        fetched: list[FetchedTopic] = []
-        for topic in self._all_topics(latest, asked.group_id) if asked.all_topics else asked.topics:
-            known = self._find(topic.name, topic.topic_id)
-            await turns.done(1 + len(topic.partitions))
-            if topic.topic_id is not None and not known.name:
-                missing = (FetchedPartition(partition=each, error_code=known.missing) for each in topic.partitions)
-                fetched.append(FetchedTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(missing)))
+        fetched: list[OffsetFetchResponseTopics] = []
+        for topic in self._all_topics(latest, group_id) if asked.topics is None else asked.topics:
+            is_by_id = by_id and not topic.name
+            known = self._find(topic.name, TopicId(topic.topic_id) if is_by_id else None)
+            await turns.done(1 + len(topic.partition_indexes))
+            if is_by_id and not known.name:
+                missing = tuple([without_offset(each, known.missing) for each in topic.partition_indexes])
+                fetched.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=missing))
                 continue
-            named = (structs.replace(topic, name=known.name or topic.name, topic_id=known.topic_id),)
+            named = replace(topic, name=known.name or topic.name, topic_id=known.topic_id or ZERO_UUID)
             if require_stable:
-                (committed,) = fetch_stable(view.committed.offsets, view.latest.offsets, asked.group_id, named)
+                (committed,) = fetch_stable(view.committed.offsets, view.latest.offsets, group_id, (named,))
             else:
-                (committed,) = fetch(view.committed.offsets, asked.group_id, named)
-            fetched.append(structs.replace(committed, topic_id=topic.topic_id))
-        return tuple(map(_with_offsets, fetched)) if asked.all_topics else tuple(fetched)
+                (committed,) = fetch(view.committed.offsets, group_id, (named,))
+            fetched.append(replace(committed, topic_id=topic.topic_id))
+        return tuple(map(_with_offsets, fetched)) if asked.topics is None else tuple(fetched)
 
-    def _all_topics(self, groups: Groups, group_id: str) -> Iterator[FetchTopic]:
+    def _all_topics(self, groups: Groups, group_id: str) -> Iterator[OffsetFetchRequestTopics]:
         """Yield the topics of which the group has offsets, with their ids if they exist."""
         topics = groups.offsets.topics(group_id)
         for name in sorted(topics):
             known = self._image().topic(name)
-            yield FetchTopic(
+            yield OffsetFetchRequestTopics(
                 name=name,
-                topic_id=None if known is None else known.topic_id,
-                partitions=tuple(sorted(topics[name])),
+                topic_id=ZERO_UUID if known is None else known.topic_id,
+                partition_indexes=tuple(sorted(topics[name])),
             )
 
     def _find_by_name(self, topic: TxnOffsetCommitRequestTopic | OffsetDeleteRequestTopic) -> _KnownTopic:
@@ -244,9 +255,6 @@ class CommittedOffsetsHandler:
         return _KnownTopic(
             "", None, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
         )
-
-    def served(self) -> list[Served]:
-        return [OFFSET_FETCH.served_by(self.fetch)]
 
 
 class _RequestedTopic(Protocol[Partition_co]):
@@ -312,15 +320,14 @@ def _coded(kind: type[Coded], partitions: Sequence[Partition], codes: Iterator[E
     return tuple([kind(partition_index=each.partition_index, error_code=next(codes)) for each in partitions])
 
 
-def _ambiguous(group_id: str) -> FetchedGroup:
-    reason = f"the request names group {group_id!r} twice, and asks for different offsets"
-    return FetchedGroup(group_id=group_id, error_code=ErrorCode.INVALID_REQUEST, error_message=reason)
+def _not_fetched(group_id: str, error_code: ErrorCode) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group_id, error_code=error_code, topics=())
 
 
-def _with_offsets(topic: FetchedTopic) -> FetchedTopic:
+def _with_offsets(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics:
     """Return the topic without partitions whose offsets are of an earlier topic with the same name."""
-    there = (each for each in topic.partitions if each.offset != NO_OFFSET or each.error_code is not ErrorCode.NONE)
-    return structs.replace(topic, partitions=tuple(there))
+    there = (each for each in topic.partitions if each.committed_offset != NO_OFFSET or each.error_code)
+    return replace(topic, partitions=tuple(there))
 
 
 # --- Kafka's protocol --------------------------------------------------------------------------------------------
@@ -354,3 +361,62 @@ def transactional_commit_to_version(
             for topic in committed.topics
         )
     )
+
+
+def fetch_from_version(request: OffsetFetchRequest, version: int) -> OffsetFetchRequest:
+    """Return the request with its group among several."""
+    if version >= _SEVERAL_GROUPS_FROM:
+        return request
+    topics = None
+    if request.topics is not None:
+        topics = tuple(
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        )
+    only = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    return OffsetFetchRequest(groups=(only,), require_stable=request.require_stable)
+
+
+def fetch_to_version(request: OffsetFetchRequest, fetched: OffsetFetchResponse, version: int) -> OffsetFetchResponse:
+    """Return the response with the topics of its only group, or with the topics that still have an id."""
+    if version >= _TOPIC_IDS_FROM:
+        all_topics = {each.group_id for each in request.groups if each.topics is None}
+        return OffsetFetchResponse(
+            groups=tuple(_with_ids(each) if each.group_id in all_topics else each for each in fetched.groups)
+        )
+    if version >= _SEVERAL_GROUPS_FROM:
+        return fetched
+    (only,), (asked,) = fetched.groups, request.groups
+    topics = only.topics
+    if only.error_code and version < _GROUP_ERROR_FROM:
+        topics = tuple(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=tuple(without_offset(each, ErrorCode(only.error_code)) for each in topic.partition_indexes),
+            )
+            for topic in asked.topics or ()
+        )
+    return OffsetFetchResponse(
+        error_code=only.error_code,
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _with_ids(group: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+    # A deleted topic, of which the group still has offsets, has no id.
+    return replace(group, topics=tuple(each for each in group.topics if each.topic_id != ZERO_UUID))

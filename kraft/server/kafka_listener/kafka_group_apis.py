@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.kafka_listener.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatApi
-from kraft.server.kafka_listener.apis.offset_fetch import OffsetFetchApi
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
 
 def kafka_group_apis(handlers: GroupHandlers) -> dict[ApiKey, Api]:
     return {
-        ApiKey.OFFSET_FETCH: OffsetFetchApi(handlers.offsets.fetch),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatApi(handlers.consumer.heartbeat),
     }

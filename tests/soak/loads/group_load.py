@@ -11,11 +11,6 @@ from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, Final
 
-from kraft.model.committed_offsets import (
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-)
 from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.group_calls import (
@@ -32,6 +27,11 @@ from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from kraft.wire.schema.sync_group import SyncGroupRequest
 from tests.support.classic_requests import assigning
 from tests.support.working_thread import WorkingThread
@@ -152,7 +152,10 @@ class GroupMember(ABC):
 
     async def _check(self) -> None:
         least, most = self.acknowledged, self.attempted
-        asked = FetchGroup(group_id=self.group_id, topics=(FetchTopic(name=self.topic, partitions=self._partitions),))
+        asked = OffsetFetchRequestGroup(
+            group_id=self.group_id,
+            topics=(OffsetFetchRequestTopics(name=self.topic, partition_indexes=self._partitions),),
+        )
         (group,) = (await self._call(OFFSET_FETCH, OffsetFetchRequest(groups=(asked,)))).groups
         _raise(group.error_code)
         for each in group.topics[0].partitions:

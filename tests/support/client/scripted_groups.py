@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kraft.model import committed_offsets as offsets
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import TopicPartition
 from kraft.wire.codec import encode
 from kraft.wire.schema import consumer_group_describe as consumer
 from kraft.wire.schema import describe_groups as classic
+from kraft.wire.schema import offset_fetch as offsets
 from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment
 from kraft.wire.schema.consumer_protocol import TopicPartition as AssignedTopic
 from kraft.wire.schema.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -164,19 +164,21 @@ class ScriptedGroups:
     def offset_fetch(self, request: offsets.OffsetFetchRequest) -> offsets.OffsetFetchResponse:
         return offsets.OffsetFetchResponse(groups=tuple(map(self._fetched, request.groups)))
 
-    def _fetched(self, asked: offsets.FetchGroup) -> offsets.FetchedGroup:
-        assert asked.all_topics, "commands ask for all offsets of a group"
+    def _fetched(self, asked: offsets.OffsetFetchRequestGroup) -> offsets.OffsetFetchResponseGroup:
+        assert asked.topics is None, "commands ask for all offsets of a group"
         group = self._own(asked.group_id) or ScriptedGroup()
         topics = tuple(
-            offsets.FetchedTopic(
+            offsets.OffsetFetchResponseTopics(
                 name=partition.topic,
                 partitions=(
-                    offsets.FetchedPartition(partition=partition.partition, offset=Offset(offset), metadata="note"),
+                    offsets.OffsetFetchResponsePartitions(
+                        partition_index=partition.partition, committed_offset=offset, metadata="note", error_code=0
+                    ),
                 ),
             )
             for partition, offset in group.offsets.items()
         )
-        return offsets.FetchedGroup(group_id=asked.group_id, topics=topics)
+        return offsets.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         assert (request.member_id, request.generation_id_or_member_epoch) == ("", -1)

@@ -12,8 +12,8 @@ import pytest
 from kraft.client.model.errors import CommitFailed, SubscriptionConflict
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.coordinator.groups.commands import CommitOffsets
-from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
 from tests.unit.client.clients import consumer_of, fill, read
@@ -314,7 +314,7 @@ async def test_where_to_start_is_asked_as_a_member_of_the_consumer_protocol(
     name: str, is_member: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster_with_orders(1) as (cluster, groups):
-        asked: list[FetchGroup] = []
+        asked: list[OffsetFetchRequestGroup] = []
         answer = groups.answer
 
         async def noted(broker_id: int, call: str, request: Any) -> Any:

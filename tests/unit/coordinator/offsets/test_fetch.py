@@ -4,21 +4,28 @@ import pytest
 
 from kraft.coordinator.offsets.commit import commit
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
-from kraft.coordinator.offsets.fetch import FetchedPartition, FetchedTopic, FetchTopic, fetch
-from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from kraft.coordinator.offsets.fetch import fetch
+from kraft.model.ids import TopicId
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from tests.support import offset_commands
+from tests.support.offset_commands import asking
 from tests.unit.coordinator.offsets.building import ORDERS, ORDERS_AGAIN, committing, replayed, with_commit
 
 
 def test_offsets_are_returned_as_they_were_committed_in_the_order_of_the_request() -> None:
     topics = [offset_commands.offsets("orders", committing(3, 7, 2, "mine"), committing(4, 8))]
     offsets = replayed(commit("billing", topics, now_ms=1000, metadata_length_max=10).records)
-    assert fetch(offsets, "billing", [FetchTopic(name="orders", partitions=(4, 3))]) == (
-        FetchedTopic(
+    assert fetch(offsets, "billing", [asking("orders", 4, 3)]) == (
+        OffsetFetchResponseTopics(
             name="orders",
             partitions=(
-                FetchedPartition(partition=4, offset=Offset(8)),
-                FetchedPartition(partition=3, offset=Offset(7), leader_epoch=LeaderEpoch(2), metadata="mine"),
+                OffsetFetchResponsePartitions(partition_index=4, committed_offset=8, metadata="", error_code=0),
+                OffsetFetchResponsePartitions(
+                    partition_index=3, committed_offset=7, committed_leader_epoch=2, metadata="mine", error_code=0
+                ),
             ),
         ),
     )
@@ -29,9 +36,9 @@ def test_offsets_are_returned_as_they_were_committed_in_the_order_of_the_request
 )
 def test_a_missing_offset_is_minus_one_without_epoch_or_metadata(group: str, topic: str, partition: int) -> None:
     offsets = with_commit(NO_OFFSETS, "billing", "orders", 3)
-    (fetched,) = fetch(offsets, group, [FetchTopic(name=topic, topic_id=ORDERS, partitions=(partition,))])
-    missing = FetchedPartition(partition=partition, offset=Offset(-1), leader_epoch=LeaderEpoch(-1), metadata="")
-    assert fetched == FetchedTopic(name=topic, topic_id=ORDERS, partitions=(missing,))
+    (fetched,) = fetch(offsets, group, [asking(topic, partition, topic_id=ORDERS)])
+    missing = OffsetFetchResponsePartitions(partition_index=partition, committed_offset=-1, metadata="", error_code=0)
+    assert fetched == OffsetFetchResponseTopics(name=topic, topic_id=ORDERS, partitions=(missing,))
 
 
 @pytest.mark.parametrize(
@@ -48,5 +55,5 @@ def test_an_offset_of_another_topic_id_counts_as_missing(
     committed_id: TopicId | None, fetched_id: TopicId | None, offset: int
 ) -> None:
     offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, topic_id=committed_id)
-    (fetched,) = fetch(offsets, "billing", [FetchTopic(name="orders", topic_id=fetched_id, partitions=(0,))])
-    assert fetched.partitions[0].offset == offset
+    (fetched,) = fetch(offsets, "billing", [asking("orders", 0, topic_id=fetched_id)])
+    assert fetched.partitions[0].committed_offset == offset

@@ -21,12 +21,12 @@ from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.coordinator.offsets.deletion import delete, delete_group, on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch
+from kraft.coordinator.offsets.fetch import fetch
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP, GroupFacts
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 from kraft.wire.schema.offset_commit import OffsetCommitRequestPartition
-from tests.support.offset_commands import deletions, offsets
+from tests.support.offset_commands import asking, deletions, offsets
 from tests.support.searches import assert_met
 from tests.unit.coordinator.offsets.building import (
     METADATA_MAX,
@@ -225,7 +225,7 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
 
     @invariant()
     def a_fetch_finds_what_the_dict_holds(self) -> None:
-        asked = [FetchTopic(name=topic, topic_id=ORDERS, partitions=PARTITIONS) for topic in TOPICS]
+        asked = [asking(topic, *PARTITIONS, topic_id=ORDERS) for topic in TOPICS]
         for group in GROUPS:
             held = {
                 (group, topic, partition): (each.offset, each.leader_epoch, each.metadata)
@@ -238,10 +238,10 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
             }
             for topic in fetch(self.offsets, group, asked):
                 for each in topic.partitions:
-                    place = (group, topic.name, each.partition)
+                    place = (group, topic.name, each.partition_index)
                     known = place in self.model and self.model[place].topic_id in (None, ORDERS)
                     expected = held[place] if known else (-1, -1, "")
-                    assert (each.offset, each.leader_epoch, each.metadata) == expected
+                    assert (each.committed_offset, each.committed_leader_epoch, each.metadata) == expected
 
     @rule(keep_tombstones=st.booleans(), cut=st.integers(0, 100))
     def replaying_the_log_gives_the_same_state(self, keep_tombstones: bool, cut: int) -> None:

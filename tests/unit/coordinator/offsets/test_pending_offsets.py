@@ -13,12 +13,12 @@ from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
 from kraft.coordinator.offsets.deletion import delete, delete_group, on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch, fetch_stable
+from kraft.coordinator.offsets.fetch import fetch, fetch_stable
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP
 from kraft.coordinator.offsets.pending_offsets import NO_PENDING_OFFSETS
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
-from tests.support.offset_commands import deletions
+from tests.support.offset_commands import asking, deletions
 from tests.unit.coordinator.offsets.building import ORDERS, ORDERS_AGAIN, contents, places, replayed
 
 
@@ -169,20 +169,20 @@ def test_the_committed_record_with_the_greatest_offset_counts(log: list[Step]) -
 
 
 def test_a_fetch_of_stable_offsets_waits_for_the_marker_also_of_an_offset_that_was_overtaken() -> None:
-    asked = [FetchTopic(name="orders", partitions=(0, 1))]
+    asked = [asking("orders", 0, 1)]
     for offsets in (PENDING, after(Commit(7), offsets=PENDING)):
         ((first, second),) = (topic.partitions for topic in fetch(offsets, "billing", asked, require_stable=True))
-        assert (first.error_code, first.offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
-        assert (second.error_code, second.offset) == (ErrorCode.NONE, -1)
+        assert (first.error_code, first.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        assert (second.error_code, second.committed_offset) == (ErrorCode.NONE, -1)
     (topic,) = fetch(after(Commit(7), offsets=PENDING), "billing", asked)
-    assert topic.partitions[0].offset == 7
+    assert topic.partitions[0].committed_offset == 7
 
 
 @pytest.mark.parametrize("decided", [(), (Marker(1),), (Marker(1), Commit(None)), (Marker(1), Commit(7), Commit(None))])
 def test_a_fetch_of_stable_offsets_waits_until_what_ends_the_transaction_is_committed(
     decided: tuple[Step, ...],
 ) -> None:
-    asked = [FetchTopic(name="orders", partitions=(0, 1))]
+    asked = [asking("orders", 0, 1)]
     ((first, second),) = (
         topic.partitions for topic in fetch_stable(PENDING, after(*decided, offsets=PENDING), "billing", asked)
     )
@@ -191,10 +191,10 @@ def test_a_fetch_of_stable_offsets_waits_until_what_ends_the_transaction_is_comm
 
 
 def test_a_fetch_of_stable_offsets_returns_what_is_committed() -> None:
-    asked = [FetchTopic(name="orders", partitions=(0,))]
+    asked = [asking("orders", 0)]
     ended = after(Marker(1), offsets=PENDING)
     (topic,) = fetch_stable(ended, ended, "billing", asked)
-    assert topic.partitions[0].offset == 5
+    assert topic.partitions[0].committed_offset == 5
 
 
 def test_a_group_with_pending_offsets_does_not_expire() -> None:

@@ -15,7 +15,6 @@ from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.name_regex import NameRegex
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
-from kraft.model.committed_offsets import FetchGroup, FetchTopic, OffsetFetchRequest
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -24,8 +23,10 @@ from kraft.server.coordinator import group_coordinators, record_sizes, topic_cha
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support import offset_commands
 from tests.support.cluster_images import ORDERS, with_topic
+from tests.support.offset_commands import asking
 from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, joining, syncing
 from tests.support.server.replicas import DEFAULTS, lead, settle
 from tests.unit.server.coordinator.coordinating import append_foreign
@@ -47,9 +48,9 @@ async def commit(broker: GroupBroker, offset: int, topic: str = "orders") -> Non
 
 
 async def committed(broker: GroupBroker, topic: str = "orders") -> int:
-    asked = FetchGroup(group_id=GROUP, topics=(FetchTopic(name=topic, partitions=(0,)),))
-    (group,) = (await broker.handlers.offsets.fetch(OffsetFetchRequest(groups=(asked,)))).groups
-    return group.topics[0].partitions[0].offset
+    asked = OffsetFetchRequestGroup(group_id=GROUP, topics=(asking(topic, 0),))
+    (group,) = (await broker.handlers.offsets.fetch(OffsetFetchRequest(groups=(asked,)), NEWEST)).groups
+    return group.topics[0].partitions[0].committed_offset
 
 
 def change_topics(broker: GroupBroker, after: MetadataImage) -> None:

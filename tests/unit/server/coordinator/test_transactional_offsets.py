@@ -14,12 +14,6 @@ from structlog.testing import capture_logs
 from kraft.coordinator.groups.replicated import Groups
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.model.committed_offsets import (
-    FetchedPartition,
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
@@ -28,11 +22,16 @@ from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponsePartitions,
+)
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from tests.support import offset_commands
-from tests.support.offset_commands import offset_in_transaction
+from tests.support.offset_commands import asking, offset_in_transaction
 from tests.support.server.fake_transactions import Asked
-from tests.support.server.group_broker import GROUP, GroupBroker
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker
 from tests.support.server.replicas import fetched, follow, lead, settle
 from tests.unit.server.coordinator.coordinating import HeldExecutor
 
@@ -83,10 +82,12 @@ async def end(broker: GroupBroker, partition: int = 0, **fields: Any) -> ErrorCo
     return ErrorCode.NONE
 
 
-async def fetch(broker: GroupBroker, *, require_stable: bool = False, partition: int = 0) -> FetchedPartition:
-    asked = FetchGroup(group_id=GROUP, topics=(FetchTopic(name="orders", partitions=(partition,)),))
+async def fetch(
+    broker: GroupBroker, *, require_stable: bool = False, partition: int = 0
+) -> OffsetFetchResponsePartitions:
+    asked = OffsetFetchRequestGroup(group_id=GROUP, topics=(asking("orders", partition),))
     request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
-    (group,) = (await broker.handlers.offsets.fetch(request)).groups
+    (group,) = (await broker.handlers.offsets.fetch(request, CONTEXT)).groups
     return group.topics[0].partitions[0]
 
 
@@ -110,12 +111,12 @@ async def test_an_offset_is_seen_once_its_transaction_is_committed(
     async with GroupBroker(tmp_path) as broker:
         await commit_alone(broker, 3)
         assert await commit(broker, 5) is ErrorCode.NONE
-        assert (await fetch(broker)).offset == 3
+        assert (await fetch(broker)).committed_offset == 3
         unstable = await fetch(broker, require_stable=True)
-        assert (unstable.error_code, unstable.offset) == (UNSTABLE, -1)
-        assert (await fetch(broker, require_stable=True, partition=1)).error_code is ErrorCode.NONE
+        assert (unstable.error_code, unstable.committed_offset) == (UNSTABLE, -1)
+        assert (await fetch(broker, require_stable=True, partition=1)).error_code == ErrorCode.NONE
         assert await end(broker, is_commit=is_commit) is ErrorCode.NONE
-        assert (await fetch(broker, require_stable=True)).offset == offset
+        assert (await fetch(broker, require_stable=True)).committed_offset == offset
 
 
 async def test_a_marker_counts_when_it_is_committed(tmp_path: Path) -> None:
@@ -127,11 +128,11 @@ async def test_a_marker_counts_when_it_is_committed(tmp_path: Path) -> None:
         ended = asyncio.create_task(end(broker))
         await settle()
         assert not ended.done()
-        assert (await fetch(broker)).offset == -1
-        assert (await fetch(broker, require_stable=True)).error_code is UNSTABLE
+        assert (await fetch(broker)).committed_offset == -1
+        assert (await fetch(broker, require_stable=True)).error_code == UNSTABLE
         fetched(broker.partition, broker.partition.log.log_end_offset)
         assert await ended is ErrorCode.NONE
-        assert (await fetch(broker, require_stable=True)).offset == 5
+        assert (await fetch(broker, require_stable=True)).committed_offset == 5
 
 
 async def test_an_old_producer_is_refused_and_its_group_goes_on(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ async def test_an_old_producer_is_refused_and_its_group_goes_on(tmp_path: Path) 
         assert all(line["event"].startswith("group") for line in logs), "nothing was loaded again"
         beat = HeartbeatRequest(group_id=GROUP, member_id=member_id, generation_id=1)
         assert await broker.handlers.classic.heartbeat(beat) == HeartbeatResponse(error_code=0)
-        assert (await fetch(broker)).offset == 5
+        assert (await fetch(broker)).committed_offset == 5
 
 
 async def test_the_member_is_checked_if_the_request_names_it(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ async def test_if_verification_is_not_enabled_partitions_are_only_added(tmp_path
         await end(broker)
         assert await commit(broker, 6) is ErrorCode.NONE
         assert [each.adds for each in broker.transactions.asked] == [True]
-        assert (await fetch(broker)).offset == 5
+        assert (await fetch(broker)).committed_offset == 5
 
 
 async def test_producers_that_are_refused_for_good_leave_nothing_behind(tmp_path: Path) -> None:
@@ -284,11 +285,11 @@ async def test_a_transaction_that_was_open_before_a_load_ends_after_it(tmp_path:
         await commit(broker, 5)
         before = broker.coordinators.view(GROUP).committed
         assert await load_again(broker) == before
-        assert (await fetch(broker, require_stable=True)).error_code is UNSTABLE
+        assert (await fetch(broker, require_stable=True)).error_code == UNSTABLE
         assert await end(broker) is ErrorCode.NONE
-        assert (await fetch(broker, require_stable=True)).offset == 5
+        assert (await fetch(broker, require_stable=True)).committed_offset == 5
         assert (await load_again(broker)).offsets.offset(GROUP, "orders", 0) is not None
-        assert (await fetch(broker, require_stable=True)).offset == 5
+        assert (await fetch(broker, require_stable=True)).committed_offset == 5
 
 
 async def test_a_marker_is_refused_where_no_coordinator_would_see_it(tmp_path: Path) -> None:

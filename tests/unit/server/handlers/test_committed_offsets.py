@@ -7,19 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from kraft.coordinator.offsets.fetch import without_offset
 from kraft.metadata.records import TopicDeleted
-from kraft.model.committed_offsets import (
-    FetchedGroup,
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
 from kraft.server.handlers.committed_offsets import (
     COMMITTED_AT_ONCE,
     commit_refused,
+    fetch_from_version,
+    fetch_to_version,
     transactional_commit_refused,
     transactional_commit_to_version,
 )
@@ -37,9 +34,18 @@ from kraft.wire.schema.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from kraft.wire.schema.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
 from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from tests.support.cluster_images import ORDERS, with_topic
-from tests.support.offset_commands import offset, offset_in_transaction
+from tests.support.offset_commands import asking, offset, offset_in_transaction
 from tests.support.server.group_broker import GROUP, GroupBroker
 from tests.support.server.replicas import settle
 from tests.support.turn_counter import TurnCounter
@@ -75,16 +81,18 @@ def deleting(group_id: str, **topics: tuple[int, ...]) -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group_id=group_id, topics=tuple(asked))
 
 
-async def fetched(broker: GroupBroker, *topics: FetchTopic, require_stable: bool = False, **group: Any) -> FetchedGroup:
-    asked = FetchGroup(group_id=group.pop("group_id", GROUP), topics=topics, all_topics=not topics, **group)
+async def fetched(
+    broker: GroupBroker, *topics: OffsetFetchRequestTopics, require_stable: bool = False, **group: Any
+) -> OffsetFetchResponseGroup:
+    asked = OffsetFetchRequestGroup(group_id=group.pop("group_id", GROUP), topics=topics or None, **group)
     request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
-    (found,) = (await broker.handlers.offsets.fetch(request)).groups
+    (found,) = (await broker.handlers.offsets.fetch(request, NEWEST)).groups
     return found
 
 
-def offsets_in(group: FetchedGroup) -> Fetched:
+def offsets_in(group: OffsetFetchResponseGroup) -> Fetched:
     return {
-        (topic.name, each.partition): (each.offset, each.error_code)
+        (topic.name, each.partition_index): (each.committed_offset, ErrorCode(each.error_code))
         for topic in group.topics
         for each in topic.partitions
     }
@@ -107,9 +115,9 @@ async def test_topics_may_be_given_by_id(tmp_path: Path) -> None:
             ("", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
             ("", [ErrorCode.UNKNOWN_TOPIC_ID]),
         ]
-        asked = [FetchTopic(name="", topic_id=each, partitions=(1,)) for each in (ORDERS, UNKNOWN_ID)]
+        asked = [asking("", 1, topic_id=each) for each in (ORDERS, UNKNOWN_ID)]
         known, unknown = (await fetched(broker, *asked)).topics
-        assert (known.topic_id, known.partitions[0].offset) == (ORDERS, 5)
+        assert (known.topic_id, known.partitions[0].committed_offset) == (ORDERS, 5)
         assert (unknown.topic_id, unknown.partitions[0].error_code) == (UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -157,7 +165,7 @@ async def test_offsets_of_a_transaction_do_not_count_until_it_ends(version: int,
 
 async def test_partitions_without_an_offset_and_groups_that_do_not_exist_have_none(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        found = await fetched(broker, FetchTopic(name="nowhere", partitions=(3,)))
+        found = await fetched(broker, asking("nowhere", 3))
         assert offsets_in(found) == {("nowhere", 3): (-1, ErrorCode.NONE)}
         assert (await fetched(broker)).topics == ()
 
@@ -170,21 +178,20 @@ async def test_offsets_of_an_earlier_topic_with_the_same_name_are_not_returned(t
         broker.image = with_topic(broker.image, [1], topic_id=NEW_ID)
         (topic,) = (await fetched(broker)).topics
         assert topic.partitions == ()
-        found = await fetched(broker, FetchTopic(name="orders", partitions=(0,)))
+        found = await fetched(broker, asking("orders", 0))
         assert offsets_in(found) == {("orders", 0): (-1, ErrorCode.NONE)}
 
 
 async def test_a_group_is_fetched_once_however_often_it_is_named(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5)), NEWEST)
-        all_topics = FetchGroup(group_id=GROUP, all_topics=True)
-        other = FetchGroup(group_id="other", all_topics=True)
-        some = FetchGroup(group_id="other", topics=(FetchTopic(name="orders", partitions=(0,)),))
+        all_topics = OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+        other = OffsetFetchRequestGroup(group_id="other", topics=None)
+        some = OffsetFetchRequestGroup(group_id="other", topics=(asking("orders", 0),))
         asked = OffsetFetchRequest(groups=(all_topics, other, all_topics, some, other, all_topics))
-        found, refused = (await broker.handlers.offsets.fetch(asked)).groups
+        found, refused = (await broker.handlers.offsets.fetch(asked, NEWEST)).groups
         assert (found.group_id, offsets_in(found)) == (GROUP, {("orders", 0): (5, ErrorCode.NONE)})
         assert (refused.group_id, refused.error_code) == ("other", ErrorCode.INVALID_REQUEST)
-        assert refused.error_message == "the request names group 'other' twice, and asks for different offsets"
 
 
 async def test_an_offset_about_to_be_committed_is_not_stable(tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ async def test_an_offset_about_to_be_committed_is_not_stable(tmp_path: Path) -> 
         committed = committing(offsets_of("orders", p0=5, p1=6))
         commit = asyncio.create_task(broker.handlers.offsets.commit(committed, NEWEST))
         await settle()
-        asked = FetchTopic(name="orders", partitions=(0,))
+        asked = asking("orders", 0)
         assert offsets_in(await fetched(broker, asked)) == {("orders", 0): (-1, ErrorCode.NONE)}
         unstable = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         assert offsets_in(await fetched(broker, asked, require_stable=True)) == {("orders", 0): unstable}
@@ -207,10 +214,10 @@ async def test_an_offset_about_to_be_committed_is_not_stable(tmp_path: Path) -> 
 async def test_a_member_of_the_consumer_protocol_fetches_in_its_epoch(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         epoch = (await broker.join_consumer(member_id="m")).member_epoch
-        assert (await fetched(broker, member_id="m", member_epoch=epoch)).error_code is ErrorCode.NONE
+        assert (await fetched(broker, member_id="m", member_epoch=epoch)).error_code == ErrorCode.NONE
         stale = await fetched(broker, member_id="m", member_epoch=epoch + 1)
-        assert stale.error_code is ErrorCode.STALE_MEMBER_EPOCH
-        assert (await fetched(broker, member_id="n", member_epoch=1)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert stale.error_code == ErrorCode.STALE_MEMBER_EPOCH
+        assert (await fetched(broker, member_id="n", member_epoch=1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_offsets_are_deleted(tmp_path: Path) -> None:
@@ -343,3 +350,40 @@ def test_a_refused_commit_with_a_transaction_has_a_code_that_the_client_knows(
     response = transactional_commit_refused(request, Refusal(refused, "no"))
     (topic,) = transactional_commit_to_version(request, response, version).topics
     assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, code), (1, code)]
+
+
+# --- older versions of OffsetFetch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topics", [None, (OffsetFetchRequestTopic(name="orders", partition_indexes=(0, 1)),)])
+def test_the_only_group_of_an_older_version_is_fetched(topics: tuple[OffsetFetchRequestTopic, ...] | None) -> None:
+    request = fetch_from_version(OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=True), 7)
+    asked = None if topics is None else (asking("orders", 0, 1),)
+    assert request.groups == (OffsetFetchRequestGroup(group_id=GROUP, topics=asked),)
+    assert request.require_stable
+    assert fetch_from_version(request, 8) is request
+    partition = without_offset(1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    found = OffsetFetchResponseTopics(name="orders", topic_id=ORDERS, partitions=(partition,))
+    fetched = OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, topics=(found,)),))
+    (topic,) = fetch_to_version(request, fetched, 7).topics
+    (only,) = topic.partitions
+    assert (topic.name, only.partition_index, only.error_code) == ("orders", 1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert (only.committed_offset, only.committed_leader_epoch, only.metadata) == (-1, -1, "")
+    assert fetch_to_version(request, fetched, 8) is fetched
+
+
+@pytest.mark.parametrize(("version", "partitions"), [(1, [16, 16]), (2, [])])
+def test_a_refused_group_has_its_error_in_each_partition_before_version_2(version: int, partitions: list[int]) -> None:
+    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=GROUP, topics=(asking("orders", 0, 1),)),))
+    refused = OffsetFetchResponseGroup(group_id=GROUP, topics=(), error_code=ErrorCode.NOT_COORDINATOR)
+    response = fetch_to_version(request, OffsetFetchResponse(groups=(refused,)), version)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert [each.error_code for topic in response.topics for each in topic.partitions] == partitions
+
+
+def test_of_all_topics_those_without_an_id_are_left_out_since_version_10() -> None:
+    topics = tuple(OffsetFetchResponseTopics(name="x", topic_id=each, partitions=()) for each in (ORDERS, ZERO_UUID))
+    fetched = OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, topics=topics),))
+    for asked, left in ((None, topics[:1]), ((), topics)):
+        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=GROUP, topics=asked),))
+        assert fetch_to_version(request, fetched, 10).groups[0].topics == left

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kraft.model.committed_offsets import FetchGroup, OffsetFetchRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_GROUP
 from kraft.server.handlers.groups import descriptions_to_version
@@ -17,6 +16,7 @@ from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.list_groups import ListedGroup, ListGroupsRequest
 from kraft.wire.schema.offset_delete import OffsetDeleteRequest
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.server.group_broker import CONTEXT, GroupBroker, syncing
 from tests.support.server.replicas import lead, settle
 from tests.support.turn_counter import TurnCounter
@@ -144,7 +144,11 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
                     ConsumerGroupDescribeRequest(group_ids=(long,), include_authorized_operations=False)
                 )
             ).groups,
-            *(await offsets.fetch(OffsetFetchRequest(groups=(FetchGroup(group_id=long, all_topics=True),)))).groups,
+            *(
+                await offsets.fetch(
+                    OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=long, topics=None),)), CONTEXT
+                )
+            ).groups,
         )
         assert [each.error_code for each in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
         classic = broker.handlers.classic
@@ -165,11 +169,13 @@ async def test_many_groups_that_do_not_exist_are_looked_for_in_turns(tmp_path: P
     names = tuple(f"unknown {number}" for number in range(2_000))
     async with GroupBroker(tmp_path) as broker:
         groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
-        fetched = OffsetFetchRequest(groups=tuple(FetchGroup(group_id=each, all_topics=True) for each in names))
+        fetched = OffsetFetchRequest(
+            groups=tuple(OffsetFetchRequestGroup(group_id=each, topics=None) for each in names)
+        )
         for asking in (
             groups.describe(DescribeGroupsRequest(groups=names)),
             consumer.describe(ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False)),
-            offsets.fetch(fetched),
+            offsets.fetch(fetched, CONTEXT),
         ):
             async with TurnCounter() as others:
                 assert len((await asking).groups) == len(names)
