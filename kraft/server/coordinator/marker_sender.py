@@ -157,7 +157,7 @@ class MarkerSender:
 
     async def _send_to(self, broker_id: BrokerId, markers: Sequence[_Marker]) -> None:
         by_transaction: defaultdict[tuple[TransactionHost, PendingMarkers], list[_Marker]] = defaultdict(list)
-        for marker in sorted(markers, key=lambda each: each.partition):
+        for marker in markers:
             by_transaction[marker.host, marker.transaction].append(marker)
         if not by_transaction:
             return
@@ -175,10 +175,13 @@ class MarkerSender:
             return
         turns = Turns(REPORTS_AT_ONCE)
         for sent, result in zip(by_transaction.values(), response.markers, strict=True):
-            written = (each.error_code for topic in result.topics for each in topic.partitions)
-            codes = list(zip(sent, written, strict=True))
-            self._report([marker for marker, code in codes if code in ENDED_THERE])
-            self._send_later([marker for marker, code in codes if code not in ENDED_THERE])
+            codes = {
+                TopicPartition(topic.name, each.partition_index): each.error_code
+                for topic in result.topics
+                for each in topic.partitions
+            }
+            self._report([marker for marker in sent if codes.get(marker.partition) in ENDED_THERE])
+            self._send_later([marker for marker in sent if codes.get(marker.partition) not in ENDED_THERE])
             await turns.done()
 
     # --- reports -------------------------------------------------------------------------------------------------
@@ -224,7 +227,6 @@ def _key(marker: _Marker) -> tuple[str, int, TopicPartition]:
 
 
 def _message(host: TransactionHost, transaction: PendingMarkers, markers: Iterable[_Marker]) -> WritableTxnMarker:
-    """Return a transaction's marker for these partitions, which are sorted."""
     numbers = numbers_by_topic(marker.partition for marker in markers)
     return WritableTxnMarker(
         producer_id=transaction.producer.producer_id,

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.wire.api_keys import ApiKey
+from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kraft.wire.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.broker_nodes import broker
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
@@ -42,3 +49,28 @@ async def test_clients_of_kafkas_listener_may_not_write_markers(tmp_path: Path, 
         for producer_id in (7, 8)
         for topic, number in (("parcels", 1), ("parcels", 0), ("orders", 2))
     ]
+
+
+async def test_a_client_that_only_repeats_a_look_up_at_a_broker_that_does_not_lead_is_disconnected(
+    tmp_path: Path,
+) -> None:
+    made = broker(tmp_path, "fsync", stopped_cleanly=True)
+    made._metadata.loader.image = with_topic(cluster(1, 4), [1])
+    api = made.apis.kafka_apis("PLAINTEXT")[ApiKey.LIST_OFFSETS]
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name="orders", partitions=(wanted,)),))
+    call = ConnectionContext(version=7, repeated=RepeatedRefusals())
+    count = 0
+
+    async def repeat() -> None:
+        nonlocal count
+        for _ in range(2 * REPEATED_MIN):
+            answer = api(request, call)
+            assert isinstance(answer, Awaitable)
+            await answer
+            count += 1
+            await asyncio.sleep(0.2)
+
+    with pytest.raises(CloseConnection, match="ListOffsets was repeated"):
+        await repeat()
+    assert count == REPEATED_MIN

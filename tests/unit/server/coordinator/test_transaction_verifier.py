@@ -11,7 +11,11 @@ from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicId, TopicPartition
 from kraft.rpc.peers import Unreachable
-from kraft.server.coordinator.transaction_verifier import TRANSACTIONS_PER_REQUEST, TransactionVerifier
+from kraft.server.coordinator.transaction_verifier import (
+    LAST_TRANSACTION_S_MAX,
+    TRANSACTIONS_PER_REQUEST,
+    TransactionVerifier,
+)
 from kraft.wire.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -110,6 +114,16 @@ async def test_a_refusal_says_why(code: ErrorCode, reason: str) -> None:
     coordinators.refusals[ID] = code
     with pytest.raises(Refusal, match=f"{code.name}: {reason}"):
         await coordinators.verifier.verify_one(ID, 7, 0, ORDERS_0, adds=False)
+
+
+async def test_the_end_of_the_producers_last_transaction_is_waited_for_a_short_time() -> None:
+    coordinators = Coordinators()
+    coordinators.refusals[ID] = ErrorCode.CONCURRENT_TRANSACTIONS
+    verifying = asyncio.create_task(coordinators.verify(ORDERS_0, adds=True))
+    await asyncio.sleep(LAST_TRANSACTION_S_MAX / 2)
+    assert not verifying.done()
+    coordinators.refusals.clear()
+    assert await verifying == {}
 
 
 @pytest.mark.parametrize("failure", [Unreachable("broker 2", "gone"), Refusal(ErrorCode.UNSUPPORTED_VERSION, "old")])

@@ -5,6 +5,7 @@ import pytest
 from kraft.coordinator.transactions.added_partitions import topics_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.server.apis.table import APIS
 from kraft.server.handlers import transaction_versions as versions
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -82,3 +83,11 @@ def test_a_commit_of_what_the_coordinator_aborted_is_that_of_a_fenced_producer()
 def test_what_was_carried_out_is_answered_as_it_is() -> None:
     ended = EndTxnResponse(error_code=ErrorCode.NONE, producer_id=7, producer_epoch=3)
     assert versions.end_to_version(END, ended, 5) is ended
+
+
+@pytest.mark.parametrize(
+    "key", [ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN]
+)
+def test_the_responses_of_all_producers_depend_on_their_version(key: ApiKey) -> None:
+    (row,) = (each for each in APIS if each.key is key)
+    assert row.to_version is not None
