@@ -48,7 +48,9 @@ class FakeAdmin:
     def find_topics(self, topics: Sequence[str] | None, *, timeout_ms: int | None) -> dict[str, Any]:
         self.timeouts_ms.append(timeout_ms)
         return {
-            name: SimpleNamespace(topic_id=f"id of {name}", partitions=[SimpleNamespace(partition=n) for n in numbers])
+            name: SimpleNamespace(
+                topic_id=f"id of {name}", partitions=[SimpleNamespace(partition_index=n) for n in numbers]
+            )
             for name, numbers in self.known.items()
             if topics is None or name in topics
         }
