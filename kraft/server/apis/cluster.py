@@ -1,4 +1,4 @@
-"""APIs for the cluster as a whole: its client quotas, feature levels, brokers and controllers."""
+"""APIs for the cluster as a whole: its client quotas, clients' metrics, feature levels, brokers and controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraft.rpc.calls import (
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import forwarded, from_indexed_metadata, from_metadata
-from kraft.server.handlers import api_versions, client_quotas, describe_cluster, features
+from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
 from kraft.wire.api_keys import ApiKey
@@ -97,5 +97,17 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.quorum.describe,
         at_controller=lambda controller: controller.describe_quorum,
         needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+    ),
+    Api(
+        key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: client_metrics.ClientMetricsHandler(broker.entropy).subscriptions,
+        needs=(),
+    ),
+    Api(
+        key=ApiKey.PUSH_TELEMETRY,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda _: client_metrics.push,
+        needs=(),
     ),
 )

@@ -31,6 +31,8 @@ class Side(Struct, frozen=True, kw_only=True):
     index: Callable[[], int]
     """Index of the last entry in it."""
 
+    entropy: Entropy
+
     def node_configs(self, image: MetadataImage) -> NodeConfigs:
         """Return what config alterations are checked together with."""
         return NodeConfigs(
@@ -45,7 +47,6 @@ class ControllerSide(Side, frozen=True, kw_only=True):
     """What the handlers of a controller are made from."""
 
     decisions: Decisions
-    entropy: Entropy
     features_of_others: FeaturesOfOthers
     has_live_session: Callable[[BrokerId], bool]
     describe_quorum: Callable[[DescribeQuorumRequest], Awaitable[QuorumDescription]]

@@ -102,6 +102,7 @@ class BrokerApis:
             topic_defaults=TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id)),
             image=metadata.image,
             index=metadata.published_index,
+            entropy=self._world.entropy,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             slow_reads=self._slow_reads,

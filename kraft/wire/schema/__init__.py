@@ -22,7 +22,6 @@ WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
         "sasl_authenticate",
         "sasl_handshake",
     ),
-    "client metrics are not supported yet": ("get_telemetry_subscriptions", "push_telemetry"),
     "the voters are fixed in the configuration": ("add_raft_voter", "remove_raft_voter"),
 }
 """Files whose API no listener serves, by the reason. ApiVersions does not list these APIs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -237,6 +238,25 @@ def test_clients_get_the_metadata_of_the_cluster(cluster: Cluster) -> None:
     }
     assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition("told", 0), timeout=DEADLINE_S) == (0, 0)
     consumer.close()
+
+
+def test_a_client_asks_which_metrics_are_wanted_and_is_told_none_for_five_minutes(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"bootstrap.servers": cluster.kafka_bootstrap_servers, "debug": "telemetry"}
+    caplog.set_level(logging.DEBUG, __name__)
+    producer = confluent_kafka.Producer(settings, logger=logging.getLogger(__name__))
+
+    def answered() -> list[str]:
+        # The client's log arrives when it is polled.
+        producer.poll(0.05)
+        return [line for line in caplog.messages if "Handled GetTelemetrySubscriptions" in line]
+
+    until(lambda: bool(answered()), "the client did not get an answer")
+    (answer,) = answered()
+    assert "after 300000000 microseconds" in answer
+    assert "err = Success, metrics = 0" in answer
+    producer.close()
 
 
 def test_a_record_with_a_thousand_headers_larger_than_a_fetch_may_be_comes_back(cluster: Cluster) -> None:

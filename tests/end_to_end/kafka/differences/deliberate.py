@@ -46,7 +46,7 @@ _NOT_YET: Final = (
     *_family(
         "api_versions",
         ("* api_keys.key *", "* api_keys.*_RAFT_VOTER"),
-        "calls between Kafka's own nodes, voters of its own quorum, telemetry, share and streams groups: not served",
+        "calls between Kafka's own nodes, voters of its own quorum, share and streams groups: not served",
     ),
     Deliberate(
         scenarios="api_versions",
@@ -266,6 +266,11 @@ _NOBODY_SENDS: Final = (
 )
 
 _BETTER: Final = (
+    *_family(
+        "api_versions",
+        ("* api_keys.GET_TELEMETRY_SUBSCRIPTIONS", "* api_keys.PUSH_TELEMETRY"),
+        "clients are told that no metrics are wanted; Kafka has these APIs only where an exporter of metrics is set",
+    ),
     *_family(
         "metadata_creates_topics",
         ("* first: topics.0.error_code",),
