@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import consumer_groups as consumer
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import groups_pb2
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from kraft.wire.schema.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -29,10 +32,7 @@ SYNC_GROUP: Final = Call(_GROUPS, "SyncGroup", SyncGroupRequest, SyncGroupRespon
 HEARTBEAT: Final = Call(_GROUPS, "Heartbeat", HeartbeatRequest, HeartbeatResponse)
 LEAVE_GROUP: Final = Call(_GROUPS, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse)
 CONSUMER_GROUP_HEARTBEAT: Final = Call(
-    _GROUPS,
-    "ConsumerGroupHeartbeat",
-    consumer.ConsumerGroupHeartbeatRequest,
-    consumer.ConsumerGroupHeartbeatResponse,
+    _GROUPS, "ConsumerGroupHeartbeat", ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 )
 OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse)
 TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", TxnOffsetCommitRequest, TxnOffsetCommitResponse)

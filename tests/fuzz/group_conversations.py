@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
+from kraft.server.apis import serving
+from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
@@ -17,8 +20,8 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
-from kraft.server.kafka_listener.requests import KafkaRequests
+from kraft.server.kafka_listener.requests import Api, KafkaRequests
+from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_groups import FakeGroups
@@ -61,7 +64,13 @@ async def _converse(data: bytes) -> None:
         groups=GroupsHandler(groups),
         offsets=CommittedOffsetsHandler(groups, lambda: cluster.image),
     )
-    apis = kafka_group_apis(handlers)
+    # Of a broker, only these are there.
+    side: Any = SimpleNamespace(groups=handlers)
+    apis: dict[ApiKey, Api] = {
+        each.key: serving.kafka_api(each.key, each, side)
+        for each in GROUP_APIS
+        if each.key is not None and each.key is not ApiKey.FIND_COORDINATOR
+    }
     answers: list[asyncio.Future[Any]] = []
     try:
         for frame in _frames(data):

@@ -11,12 +11,12 @@ from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.group.member import CoordinatorRequest, GroupRequest, GroupResponse, MemberMachine
-from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
 from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupRequest
 from kraft.wire.schema.leave_group import LeaveGroupRequest

@@ -8,19 +8,31 @@ from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.group import ConsumerGroupMember, ConsumerGroupState
-from kraft.model.consumer_groups import MemberHeartbeat
 
 CLIENT_MEMBER_ID_VERSION: Final = 1
 """From this version of ConsumerGroupHeartbeat on, the client generates the member id (KIP-1082)."""
 
 
-class Heartbeat(MemberHeartbeat, frozen=True, kw_only=True):
-    """ConsumerGroupHeartbeat, with what the broker knows about its sender."""
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """ConsumerGroupHeartbeat, with what the broker knows about its sender. What has not changed since the member's last
+    one may be left out: it is None, or -1.
+    """
 
+    group_id: str
+    member_id: str
+    member_epoch: int
+    """0 to join, -1 to leave, -2 to leave as a static member that is expected back."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
     topics: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
     owned: Partitions | None = None
-    """The partitions that the member owns now; None if they are those of its last heartbeat."""
+    """The partitions that the member owns now."""
 
+    client_id: str = ""
     client_host: str = ""
     api_version: int = CLIENT_MEMBER_ID_VERSION
 

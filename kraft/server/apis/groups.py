@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -82,6 +83,14 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=_TO_BE_A_MEMBER,
         from_version=classic_groups.leave_from_version,
         to_version=classic_groups.leave_to_version,
+    ),
+    Api(
+        key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        call=CONSUMER_GROUP_HEARTBEAT,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.consumer.heartbeat,
+        takes_context=True,
+        needs=(*_TO_BE_A_MEMBER, Permission(Operation.DESCRIBE, Resource.TOPIC)),
     ),
     Api(
         key=ApiKey.LIST_GROUPS,

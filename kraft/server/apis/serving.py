@@ -52,10 +52,11 @@ async def refuse_client(*_: Any) -> NoReturn:
 
 def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
     """Return the APIs of a broker's listener for Kafka's clients."""
-    return {each.key: _kafka_api(each.key, each, broker) for each in APIS if each.key is not None}
+    return {each.key: kafka_api(each.key, each, broker) for each in APIS if each.key is not None}
 
 
-def _kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
+def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
+    """Return one of them."""
     if api.kafka_handler is not None:
         return api.kafka_handler(broker)
     return HandledApi(

@@ -1,7 +1,4 @@
-"""The table of APIs, of both protocols. The rows are in one file for each family, under Kafka's names.
-
-Families that are not in it yet are registered in `kraft/server/broker/apis.py`.
-"""
+"""The table of APIs, of both protocols. The rows are in one file for each family, under Kafka's names."""
 
 from __future__ import annotations
 

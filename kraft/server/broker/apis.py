@@ -32,7 +32,6 @@ from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
-from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
@@ -73,7 +72,7 @@ class BrokerApis:
         return [Service(*self.grpc_calls())]
 
     def grpc_calls(self) -> list[Served]:
-        return [*self._side.groups.served(), *serving.grpc_calls(self._side)]
+        return serving.grpc_calls(self._side)
 
     def replica_fetch(self) -> Served:
         """Return the exchange that followers use, on connections of their own where they can."""
@@ -88,7 +87,7 @@ class BrokerApis:
             listed_though_fenced=self._metadata.fenced_lately.brokers,
             served_keys=apis.keys(),
         )
-        apis.update(kafka_group_apis(side.groups) | serving.kafka_apis(side))
+        apis.update(serving.kafka_apis(side))
         return apis
 
     async def close_threads(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.rpc.call import Served
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
@@ -21,11 +20,6 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
     consumer: ConsumerGroupsHandler
     groups: GroupsHandler
     offsets: CommittedOffsetsHandler
-
-    def served(self) -> list[Served]:
-        return [
-            *self.consumer.served(),
-        ]
 
 
 class RecordHandlers(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kraft.coordinator.assignors.assignor import Partitions
@@ -16,23 +16,20 @@ from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.queries import describe_consumer
 from kraft.metadata.features import require_groups
 from kraft.metadata.image import MetadataImage
-from kraft.model.consumer_groups import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    MemberHeartbeat,
-    TopicPartitions,
-)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
-from kraft.rpc.call import Served
-from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.handlers.authorized_operations import on_group
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema import consumer_group_describe as described
+from kraft.wire.schema.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 MEMBERS_AT_ONCE: Final = 100
 """Members described before other tasks have their turn."""
@@ -48,15 +45,25 @@ class ConsumerGroupsHandler:
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the member's epoch, and its assignment if it has changed. Raises Refusal."""
         self._require_protocol()
+        names, owned = request.subscribed_topic_names, request.topic_partitions
         command = Heartbeat(
-            **{field: getattr(request, field) for field in MemberHeartbeat.__struct_fields__},
-            topics=None if request.subscription is None else frozenset(request.subscription.names),
-            owned=None if request.owned is None else _partitions(request.owned),
+            group_id=request.group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topics=None if names is None else frozenset(names),
+            topic_regex=request.subscribed_topic_regex,
+            server_assignor=request.server_assignor,
+            owned=None if owned is None else _partitions(owned),
+            client_id=context.client_id,
             client_host=context.client_host,
             api_version=context.version,
         )
         response: HeartbeatResponse = await self._coordinators.decide(request.group_id, command)
         return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
             member_id=response.member_id,
             member_epoch=response.member_epoch,
             heartbeat_interval_ms=response.heartbeat_interval_ms,
@@ -131,10 +138,10 @@ class ConsumerGroupsHandler:
     def _assignment(self, partitions: Partitions) -> Assignment:
         image = self._image()
         return Assignment(
-            tuple(
+            topic_partitions=tuple(
                 TopicPartitions(
                     topic_id=topic_id,
-                    topic="" if (topic := image.topic_by_id(topic_id)) is None else topic.topic,
+                    topic_name="" if (topic := image.topic_by_id(topic_id)) is None else topic.topic,
                     partitions=tuple(numbers),
                 )
                 for topic_id, numbers in _by_topic(partitions).items()
@@ -144,14 +151,9 @@ class ConsumerGroupsHandler:
     def _require_protocol(self) -> None:
         require_groups(self._image(), "the consumer protocol")
 
-    def served(self) -> list[Served]:
-        return [
-            CONSUMER_GROUP_HEARTBEAT.served_in_context_by(self.heartbeat, 1),
-        ]
 
-
-def _partitions(assignment: Assignment) -> Partitions:
-    return frozenset((topic.topic_id, partition) for topic in assignment.topics for partition in topic.partitions)
+def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:
+    return frozenset((TopicId(topic.topic_id), partition) for topic in topics for partition in topic.partitions)
 
 
 def _by_topic(partitions: Partitions) -> Mapping[TopicId, list[int]]:

@@ -27,9 +27,6 @@ from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
-# APIs that are not in the table of APIs yet import the context from here.
-__all__ = ["Api", "ConnectionContext", "EncodedMessage", "KafkaRequests", "RequestContext", "Response"]
-
 ELEMENT_BYTES: Final = 1_024
 """Upper bound of the memory that one element of a request takes, decoded and carried out."""
 

@@ -6,6 +6,8 @@ from kraft.wire.declaration import Array, Int16, Int32, Message, String, Struct,
 class TopicPartitions(Struct):
     topic_id: Uuid
     partitions: Array[Int32]
+    # In no version of Kafka: in responses over gRPC, the topic's name. Empty if the topic was deleted.
+    topic_name: String = field("none", default="")
 
 
 class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0+"):

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, Final
 
-from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -23,6 +22,7 @@ from kraft.rpc.group_calls import (
     SYNC_GROUP,
 )
 from kraft.rpc.peers import PeerConnections, Unreachable
+from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -208,9 +208,8 @@ class ConsumerMember(GroupMember):
             member_id=f"member-{self.group_id}",
             member_epoch=0,
             rebalance_timeout_ms=60_000,
-            subscription=TopicNames((self.topic,)),
-            owned=Assignment(),
-            client_id="load",
+            subscribed_topic_names=(self.topic,),
+            topic_partitions=(),
         )
         response = await self._call(CONSUMER_GROUP_HEARTBEAT, request)
         self._member_id, self._generation = response.member_id, response.member_epoch

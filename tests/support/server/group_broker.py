@@ -12,12 +12,6 @@ from uuid import UUID
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
-from kraft.model.consumer_groups import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicNames,
-)
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
@@ -30,6 +24,10 @@ from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.replica.waiting_appends import WaitingAppends
+from kraft.wire.schema.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.sync_group import SyncGroupRequest
@@ -161,8 +159,7 @@ def heartbeat(group_id: str = GROUP, member_id: str = "m", **fields: Any) -> Con
         "member_id": member_id,
         "member_epoch": 0,
         "rebalance_timeout_ms": 60_000,
-        "subscription": TopicNames(("orders",)),
-        "owned": Assignment(),
-        "client_id": "tester",
+        "subscribed_topic_names": ("orders",),
+        "topic_partitions": (),
     }
     return ConsumerGroupHeartbeatRequest(**{**request, **fields})

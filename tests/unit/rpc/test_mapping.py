@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
 from kraft.rpc import calls, group_calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import broker_pb2, metadata_pb2
+from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.sync_group import SyncGroupRequest
 from tests.support.classic_requests import assigning
@@ -106,8 +106,10 @@ def test_a_field_of_a_type_that_cannot_be_mapped_is_noticed_when_the_mapping_is_
 
 def test_an_optional_value_that_is_not_set_and_an_empty_one_are_distinguished() -> None:
     mapping = group_calls.CONSUMER_GROUP_HEARTBEAT.request
-    for owned in (None, Assignment(), Assignment((TopicPartitions(topic_id=TopicId(TOPIC_ID), partitions=(0, 2)),))):
-        request = ConsumerGroupHeartbeatRequest(group_id="billing", member_id="a", member_epoch=0, owned=owned)
+    for owned in (None, (), (TopicPartitions(topic_id=TOPIC_ID, partitions=(0, 2)),)):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="billing", member_id="a", member_epoch=0, topic_partitions=owned
+        )
         assert mapping.to_value(mapping.to_message(request)) == request
 
 

@@ -14,15 +14,14 @@ from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import NOWHERE, Place, Places
-from kraft.model.consumer_groups import (
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicId
+from kraft.wire.schema.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicNames,
     TopicPartitions,
 )
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
 
 _FIRST_PARTITIONS_CHECK_MS = 100
 """First interval of heartbeats until the coordinator has resolved a regular expression; it doubles."""
@@ -102,15 +101,12 @@ class ConsumerMember(MemberMachine):
             instance_id=settings.group_instance_id,
             rack_id=settings.client_rack or None if is_full else None,
             rebalance_timeout_ms=settings.max_poll_interval_ms if is_full else -1,
-            subscription=(
-                TopicNames(tuple(sorted(subscription.topics)))
-                if told is None or told.topics != subscription.topics
-                else None
+            subscribed_topic_names=(
+                tuple(sorted(subscription.topics)) if told is None or told.topics != subscription.topics else None
             ),
-            topic_regex=subscription.regex if _says_regex(told, subscription) else None,
+            subscribed_topic_regex=subscription.regex if _says_regex(told, subscription) else None,
             server_assignor=settings.group_remote_assignor or None if is_full else None,
-            owned=None if self._sending_owned is None else _assignment(self._sending_owned),
-            client_id=settings.client_id,
+            topic_partitions=None if self._sending_owned is None else _by_topic(self._sending_owned),
         )
 
     def _take(self, response: GroupResponse, now_ms: int) -> None:
@@ -150,7 +146,6 @@ class ConsumerMember(MemberMachine):
             member_id=self._member_id,
             member_epoch=_LEAVE_EPOCH if instance_id is None else _LEAVE_STATIC_EPOCH,
             instance_id=instance_id,
-            client_id=self._settings.client_id,
         )
 
     def _forget_membership(self, code: ErrorCode) -> None:
@@ -166,18 +161,16 @@ def _says_regex(told: _Subscription | None, subscription: _Subscription) -> bool
     return subscription.regex != (told.regex if told is not None else "")
 
 
-def _assignment(places: Places) -> Assignment:
+def _by_topic(places: Places) -> tuple[TopicPartitions, ...]:
     by_topic = grouped((place.topic_id, place.partition) for place in sorted(places))
-    return Assignment(
-        tuple(TopicPartitions(topic_id=TopicId(each), partitions=numbers) for each, numbers in by_topic.items())
-    )
+    return tuple(TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in by_topic.items())
 
 
 def _places(assignment: Assignment) -> Places:
     """Return the partitions, without those of topics that were deleted, which have no name."""
     return frozenset(
-        Place(topic.topic_id, topic.topic, partition)
-        for topic in assignment.topics
-        if topic.topic
+        Place(TopicId(topic.topic_id), topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        if topic.topic_name
         for partition in topic.partitions
     )

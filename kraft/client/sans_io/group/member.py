@@ -16,8 +16,8 @@ from msgspec import Struct
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.ownership import Ownership
-from kraft.model.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse

@@ -64,30 +64,14 @@ def test_values_of_their_own_have_only_those_that_the_decision_record_names() ->
     assert {each.key for each in KAFKA_APIS} - {each.key for each in HANDLED_APIS} == {ApiKey.PRODUCE, ApiKey.FETCH}
 
 
-NOT_YET = {
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-}
-"""APIs of Kafka's listener that are registered elsewhere, until their family moves. This list only shrinks."""
-
-
-CALLS_NOT_YET = {
-    "/kraft.v1.Groups/ConsumerGroupHeartbeat",
-}
-"""Calls of the GRPC listener that are registered elsewhere, likewise."""
-
-
 def test_an_api_of_either_listener_is_in_the_table(tmp_path: Path) -> None:
     async def served() -> tuple[set[ApiKey], set[str]]:
         apis = broker(tmp_path, "fsync", stopped_cleanly=True).apis
         return set(apis.kafka_apis("PLAINTEXT")), {each.call.method for each in apis.grpc_calls()}
 
     keys, calls = asyncio.run(served())
-    of_table = {each.key for each in KAFKA_APIS}
-    assert keys == {*NOT_YET, *of_table}
-    assert not NOT_YET & of_table
-    methods = {each.call.method for each in GRPC_APIS if each.call is not None}
-    assert calls == CALLS_NOT_YET | methods
-    assert not CALLS_NOT_YET & methods
+    assert keys == {each.key for each in KAFKA_APIS}
+    assert calls == {each.call.method for each in GRPC_APIS if each.call is not None}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,6 @@ from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.name_regex import NameRegex
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
-from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
@@ -132,11 +132,11 @@ async def test_members_of_the_consumer_protocol_need_memory_for_themselves_and_t
         members_bytes = broker.coordinators.members_bytes
         assert members_bytes > 0
         monkeypatch.setattr(group_coordinators, "MEMBERS_BYTES_MAX", members_bytes)
-        many = TopicNames(tuple(f"topic-{number}" for number in range(1_000)))
+        many = tuple(f"topic-{number}" for number in range(1_000))
         for refused in (
             broker.join_consumer(GROUP, "other"),
             broker.join_consumer("another", "m"),
-            broker.join_consumer(GROUP, "m", member_epoch=joined.member_epoch, subscription=many),
+            broker.join_consumer(GROUP, "m", member_epoch=joined.member_epoch, subscribed_topic_names=many),
             broker.handlers.classic.join(joining("third"), CONTEXT),
         ):
             with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
@@ -178,7 +178,7 @@ async def subscribed(broker: GroupBroker, group_id: str = GROUP) -> set[str]:
 
 async def test_a_regular_expression_is_resolved_when_a_member_comes_with_it(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.join_consumer(subscription=None, topic_regex="ord.*|inv.*")
+        await broker.join_consumer(subscribed_topic_names=None, subscribed_topic_regex="ord.*|inv.*")
         assert await subscribed(broker) == {"orders"}
         change_topics(broker, with_topic(broker.image, [1], topic="invoices", topic_id=INVOICES))
         assert await subscribed(broker) == {"orders", "invoices"}
@@ -188,7 +188,7 @@ async def test_a_regular_expression_is_resolved_when_a_member_comes_with_it(tmp_
 
 async def test_a_regular_expression_is_resolved_again_by_the_next_coordinator(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.join_consumer(subscription=None, topic_regex="ord.*|inv.*")
+        await broker.join_consumer(subscribed_topic_names=None, subscribed_topic_regex="ord.*|inv.*")
         assert await subscribed(broker) == {"orders"}
         broker.image = with_topic(broker.image, [1], topic="invoices", topic_id=INVOICES)
         lead(broker.partition, epoch=2, replicas=(1,))
@@ -217,8 +217,8 @@ async def test_a_regular_expression_that_takes_too_long_is_given_up_and_others_g
     monkeypatch.setattr(topic_changes, "REGEX_S_MAX", 0.1)
     async with GroupBroker(tmp_path) as broker:
         with capture_logs() as logs:
-            await broker.join_consumer(subscription=None, topic_regex="[o]rders")
-            await broker.join_consumer("other", subscription=None, topic_regex="ord.*")
+            await broker.join_consumer(subscribed_topic_names=None, subscribed_topic_regex="[o]rders")
+            await broker.join_consumer("other", subscribed_topic_names=None, subscribed_topic_regex="ord.*")
             assert await subscribed(broker, "other") == {"orders"}
             assert await subscribed(broker) == set()
         (event,) = [event for event in logs if event["log_level"] == "warning"]
@@ -233,9 +233,9 @@ def accept_batches_of(broker: GroupBroker, max_message_bytes: int) -> None:
 @pytest.mark.usefixtures("without_minimum")
 async def test_a_regular_expression_that_matches_too_much_is_tried_again_when_topics_change(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        await broker.join_consumer(subscription=None, topic_regex="[^_]*")
+        await broker.join_consumer(subscribed_topic_names=None, subscribed_topic_regex="[^_]*")
         for other in ("a", "z"):
-            await broker.join_consumer(other, subscription=None, topic_regex="ord.*|inv.*")
+            await broker.join_consumer(other, subscribed_topic_names=None, subscribed_topic_regex="ord.*|inv.*")
         assert await subscribed(broker) == {"orders"}
         accept_batches_of(broker, 3_000)
         image = with_topic(broker.image, [1], topic="invoices", topic_id=INVOICES)
@@ -245,8 +245,9 @@ async def test_a_regular_expression_that_matches_too_much_is_tried_again_when_to
             change_topics(broker, image)
             assert await subscribed(broker, "a") == await subscribed(broker, "z") == {"orders", "invoices"}
             # A new expression is tried once, although the heartbeats of both members ask for it.
+            fields: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "[^_]+"}
             for member_id in ("m1", "m2"):
-                await broker.join_consumer(GROUP, member_id, subscription=None, topic_regex="[^_]+")
+                await broker.join_consumer(GROUP, member_id, **fields)
                 assert await subscribed(broker) == {"orders"}
         refused = [(event["event"], event["group"]) for event in logs if event["log_level"] == "warning"]
         assert refused == [("regular expressions not resolved", GROUP)] * 2

@@ -7,14 +7,14 @@ import pytest
 
 from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.records import FeatureLevelSet, TopicDeleted
-from kraft.model.consumer_groups import Assignment, TopicPartitions
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
 from kraft.wire.schema import consumer_group_describe
+from kraft.wire.schema.consumer_group_heartbeat import Assignment, TopicPartitions
 from tests.support.cluster_images import ORDERS
 from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, heartbeat
 
-ALL = Assignment((TopicPartitions(topic_id=ORDERS, topic="orders", partitions=(0, 1)),))
+ALL = (TopicPartitions(topic_id=ORDERS, topic_name="orders", partitions=(0, 1)),)
 NAMED = consumer_group_describe.Assignment(
     topic_partitions=(consumer_group_describe.TopicPartitions(topic_id=ORDERS, topic_name="orders", partitions=(0, 1)),)
 )
@@ -31,18 +31,18 @@ async def described(broker: GroupBroker, group_id: str = GROUP) -> consumer_grou
 async def test_a_member_gets_its_assignment_once(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         joined = await broker.join_consumer()
-        assert joined.assignment == ALL
-        fields: dict[str, Any] = {"member_epoch": joined.member_epoch, "rebalance_timeout_ms": -1, "subscription": None}
-        owning = await broker.join_consumer(owned=joined.assignment, **fields)
+        assert joined.assignment == Assignment(topic_partitions=ALL)
+        fields: dict[str, Any] = {"member_epoch": joined.member_epoch, "rebalance_timeout_ms": -1}
+        owning = await broker.join_consumer(subscribed_topic_names=None, topic_partitions=ALL, **fields)
         assert (owning.member_epoch, owning.assignment) == (joined.member_epoch, None)
 
 
 async def test_a_group_is_described_with_its_members(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
-        joined = await broker.join_consumer(rack_id="a", instance_id="static")
+        joined = await broker.join_consumer(rack_id="a", instance_id="static", server_assignor="range")
         group = await described(broker)
         (member,) = group.members
-        assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", joined.member_epoch, "uniform")
+        assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", joined.member_epoch, "range")
         assert (member.client_id, member.client_host, member.rack_id) == ("tester", "/10.0.0.7", "a")
         assert (member.instance_id, member.subscribed_topic_names) == ("static", ("orders",))
         assert member.assignment == member.target_assignment == NAMED

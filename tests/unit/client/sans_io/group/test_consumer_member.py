@@ -10,15 +10,14 @@ import pytest
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
 from kraft.client.sans_io.group.member import FAILURES_LOGGED, MemberIdentity
 from kraft.client.sans_io.group.ownership import Assign, Lose, Place, Places, Revoke, Step
-from kraft.model.consumer_groups import (
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicId
+from kraft.wire.schema.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicNames,
     TopicPartitions,
 )
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
 from tests.unit.client.sans_io.group.members import BACKOFF, exchange, refuse, sent, settings, steps
 
 ORDERS = TopicId(UUID(int=1))
@@ -27,7 +26,7 @@ EXCLUDED = [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCod
 
 
 def assignment(*partitions: int, topic: str = "orders") -> Assignment:
-    return Assignment((TopicPartitions(topic_id=ORDERS, topic=topic, partitions=partitions),))
+    return Assignment(topic_partitions=(TopicPartitions(topic_id=ORDERS, topic_name=topic, partitions=partitions),))
 
 
 def places(*partitions: int) -> Places:
@@ -36,7 +35,7 @@ def places(*partitions: int) -> Places:
 
 def response(epoch: int, assigned: Assignment | None = None) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        member_id="m1", member_epoch=epoch, heartbeat_interval_ms=5_000, assignment=assigned
+        error_code=0, member_id="m1", member_epoch=epoch, heartbeat_interval_ms=5_000, assignment=assigned
     )
 
 
@@ -49,9 +48,9 @@ def heartbeat(member: ConsumerMember, now_ms: int = 0) -> ConsumerGroupHeartbeat
 def owned(request: object) -> list[int] | None:
     """Return the partitions of `orders` that a heartbeat says are owned; None if it says nothing."""
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
-    if request.owned is None:
+    if request.topic_partitions is None:
         return None
-    return [partition for topic in request.owned.topics for partition in topic.partitions]
+    return [partition for topic in request.topic_partitions for partition in topic.partitions]
 
 
 def subscribed(**given: Any) -> ConsumerMember:
@@ -76,7 +75,7 @@ def member_with(*partitions: int, **given: Any) -> ConsumerMember:
 
 
 def test_a_member_joins_with_everything_that_the_coordinator_has_to_know() -> None:
-    member = subscribed(client_rack="a", group_remote_assignor="range", client_id="app", max_poll_interval_ms=60_000)
+    member = subscribed(client_rack="a", group_remote_assignor="range", max_poll_interval_ms=60_000)
     member.poll_began()
     assert heartbeat(member) == ConsumerGroupHeartbeatRequest(
         group_id="billing",
@@ -84,10 +83,9 @@ def test_a_member_joins_with_everything_that_the_coordinator_has_to_know() -> No
         member_epoch=0,
         rack_id="a",
         rebalance_timeout_ms=60_000,
-        subscription=TopicNames(("orders",)),
+        subscribed_topic_names=("orders",),
         server_assignor="range",
-        owned=Assignment(()),
-        client_id="app",
+        topic_partitions=(),
     )
 
 
@@ -105,7 +103,7 @@ def test_an_assignment_is_acknowledged_at_once_with_what_is_owned_then() -> None
     request = exchange(member, response(1), 2)
     assert owned(request) == [0, 1]
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
-    assert (request.member_epoch, request.subscription, request.rebalance_timeout_ms) == (1, None, -1)
+    assert (request.member_epoch, request.subscribed_topic_names, request.rebalance_timeout_ms) == (1, None, -1)
     assert member.identity() == MemberIdentity("m1", None, 1)
 
 
@@ -130,9 +128,7 @@ def test_the_first_partitions_of_a_regular_expression_are_asked_for_soon() -> No
 def test_heartbeats_come_at_the_interval_of_the_coordinator_and_say_only_what_has_changed() -> None:
     member = member_with(0)
     assert (member.next_wake_ms(), member.next_request(4_999)) == (5_000, None)
-    assert heartbeat(member, 5_000) == ConsumerGroupHeartbeatRequest(
-        group_id="billing", member_id="m1", member_epoch=1, client_id="kraft"
-    )
+    assert heartbeat(member, 5_000) == ConsumerGroupHeartbeatRequest(group_id="billing", member_id="m1", member_epoch=1)
     assert member.next_request(20_000) is None
 
 
@@ -180,14 +176,15 @@ def test_a_new_subscription_is_sent_at_once() -> None:
     member = member_with(0)
     member.subscribe(frozenset({"orders", "returns"}))
     request = heartbeat(member, 1)
-    assert (request.subscription, request.topic_regex, request.owned) == (TopicNames(("orders", "returns")), None, None)
+    assert request.subscribed_topic_names == ("orders", "returns")
+    assert (request.subscribed_topic_regex, request.topic_partitions) == (None, None)
     member.subscribe(frozenset(), "ord.*")
     member.answered(response(1), 2)
     request = heartbeat(member, 2)
-    assert (request.subscription, request.topic_regex) == (TopicNames(()), "ord.*")
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == ((), "ord.*")
     member.answered(response(1), 3)
     member.subscribe(frozenset({"orders"}))
-    assert heartbeat(member, 3).topic_regex == ""
+    assert heartbeat(member, 3).subscribed_topic_regex == ""
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -199,8 +196,8 @@ def test_after_a_lost_response_everything_is_said_again() -> None:
     member.lost(5_100)
     assert (member.next_wake_ms(), member.next_request(5_199)) == (5_200, None)
     request = heartbeat(member, 5_200)
-    assert (request.subscription, owned(request), request.rebalance_timeout_ms) == (
-        TopicNames(("orders",)),
+    assert (request.subscribed_topic_names, owned(request), request.rebalance_timeout_ms) == (
+        ("orders",),
         [0],
         300_000,
     )
@@ -269,7 +266,7 @@ def test_a_member_leaves_with_epoch_minus_one_and_a_static_one_with_minus_two() 
         member.leave()
         request = exchange(member, response(epoch), 1)
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
-        assert (request.member_epoch, request.instance_id, request.owned) == (epoch, instance_id, None)
+        assert (request.member_epoch, request.instance_id, request.topic_partitions) == (epoch, instance_id, None)
         assert member.has_left
         assert member.next_request(60_000) is None
 
