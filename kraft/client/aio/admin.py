@@ -73,6 +73,7 @@ class Admin:
 
     # --- configs ---------------------------------------------------------------------------------------------
 
+    list_config_resources = config_admin.list_config_resources
     describe_topic_configs = config_admin.describe_topic_configs
     describe_configs_of_topics = config_admin.describe_configs_of_topics
     describe_broker_configs = config_admin.describe_broker_configs

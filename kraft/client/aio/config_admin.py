@@ -9,7 +9,7 @@ from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,6 +22,7 @@ from kraft.wire.schema.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kraft.wire.schema.list_config_resources import ConfigResource, ListConfigResourcesRequest
 
 Configs: TypeAlias = list[DescribeConfigsResourceResult]
 
@@ -30,6 +31,16 @@ EVERY_BROKER: Final = ""
 
 TOPICS_A_CALL: Final = 500
 """Topics whose configs are described in one call: an answer about so many has some 2 MB."""
+
+
+async def list_config_resources(
+    admin: AdminClient, resource_types: Iterable[ConfigResourceType] = (), *, timeout_ms: int | None = None
+) -> Sequence[ConfigResource]:
+    """Return the resources of these types that have configs, sorted by name within a type; of every type if none is
+    given.
+    """
+    request = ListConfigResourcesRequest(resource_types=tuple(resource_types))
+    return (await admin.calls.ask(LIST_CONFIG_RESOURCES, request, timeout_ms)).config_resources
 
 
 async def describe_topic_configs(admin: AdminClient, topic: str, *, timeout_ms: int | None = None) -> Configs:

@@ -60,6 +60,7 @@ class Admin(ThreadClient[AsyncAdmin]):
 
     # --- configs ---------------------------------------------------------------------------------------------
 
+    list_config_resources = waiting(AsyncAdmin.list_config_resources)
     describe_topic_configs = waiting(AsyncAdmin.describe_topic_configs)
     describe_configs_of_topics = waiting(AsyncAdmin.describe_configs_of_topics)
     describe_broker_configs = waiting(AsyncAdmin.describe_broker_configs)

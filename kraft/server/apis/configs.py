@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.metadata.config_decisions import alter_configs, incremental_alter_configs
-from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side
@@ -52,8 +52,10 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
     ),
     Api(
         key=ApiKey.LIST_CONFIG_RESOURCES,
+        call=LIST_CONFIG_RESOURCES,
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(list_config_resources.list_config_resources),
+        at_controller=from_metadata(list_config_resources.list_config_resources),
         needs=(Permission(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),),
         from_version=list_config_resources.from_version,
     ),

@@ -12,7 +12,7 @@ from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.values import NewTopic
 from kraft.model.client_quotas import QuotaMatch
-from kraft.model.configs import ConfigOperation, ConfigSource
+from kraft.model.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_admin import FakeAdmin
@@ -105,6 +105,14 @@ async def test_configs_of_a_topic_that_does_not_exist_are_a_refusal() -> None:
         ):
             with pytest.raises(Refusal, match="'ordres'"):
                 await call
+
+
+async def test_the_resources_that_have_configs_are_listed_by_type() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with admin_of(cluster) as admin:
+        (found,) = await admin.list_config_resources([ConfigResourceType.TOPIC])
+    assert (found.resource_name, found.resource_type) == ("orders", ConfigResourceType.TOPIC)
 
 
 async def test_a_broker_is_asked_for_its_own_configs() -> None:
