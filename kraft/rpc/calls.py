@@ -25,7 +25,6 @@ from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, Describe
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.wire.schema.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kraft.wire.schema.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -76,9 +75,6 @@ INCREMENTAL_ALTER_CONFIGS: Final = Call(
     _ADMIN, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 )
 ALTER_CONFIGS: Final = Call(_ADMIN, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse)
-LIST_CONFIG_RESOURCES: Final = Call(
-    _ADMIN, "ListConfigResources", ListConfigResourcesRequest, ListConfigResourcesResponse
-)
 DESCRIBE_BROKERS: Final = Call(
     _ADMIN, "DescribeBrokers", brokers.DescribeBrokersRequest, brokers.DescribeBrokersResponse
 )

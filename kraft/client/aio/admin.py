@@ -58,6 +58,7 @@ class Admin:
     list_topics = topic_admin.list_topics
     find_topics = topic_admin.find_topics
     describe_topics = topic_admin.describe_topics
+    describe_topic_partitions = topic_admin.describe_topic_partitions
     create_partitions = topic_admin.create_partitions
 
     # --- leaders and replicas of partitions ------------------------------------------------------------------

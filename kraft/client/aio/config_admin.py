@@ -9,7 +9,8 @@ from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES
+from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

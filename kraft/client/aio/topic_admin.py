@@ -11,7 +11,13 @@ from kraft.client.model.values import NewTopic
 from kraft.metadata.described_topics import DescribeTopicsRequest, TopicDescription
 from kraft.metadata.new_topics import new_topic
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
+from kraft.rpc.topic_calls import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_TOPICS,
+)
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsAssignment,
@@ -21,6 +27,12 @@ from kraft.wire.schema.create_partitions import (
 )
 from kraft.wire.schema.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
 from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from kraft.wire.schema.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from kraft.wire.schema.metadata import MetadataResponseTopic
 
 
@@ -107,6 +119,25 @@ async def describe_topics(
         listed = ", ".join(repr(name) for name in sorted(missing))
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {listed} does not exist")
     return sorted(described, key=lambda each: each.topic)
+
+
+async def describe_topic_partitions(
+    admin: AdminClient,
+    topics: Iterable[str] = (),
+    *,
+    partitions_max: int = 2_000,
+    cursor: Cursor | None = None,
+    timeout_ms: int | None = None,
+) -> DescribeTopicPartitionsResponse:
+    """Return a page of topics with their partitions, of all topics if none is given; `next_cursor` of the response
+    is the `cursor` of the next page. A topic that does not exist has an `error_code`.
+    """
+    request = DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=name) for name in checked_names(topics)),
+        response_partition_limit=partitions_max,
+        cursor=cursor,
+    )
+    return await admin.calls.ask(DESCRIBE_TOPIC_PARTITIONS, request, timeout_ms)
 
 
 async def create_partitions(

@@ -45,6 +45,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     list_topics = waiting(AsyncAdmin.list_topics)
     find_topics = waiting(AsyncAdmin.find_topics)
     describe_topics = waiting(AsyncAdmin.describe_topics)
+    describe_topic_partitions = waiting(AsyncAdmin.describe_topic_partitions)
     create_partitions = waiting(AsyncAdmin.create_partitions)
 
     # --- leaders and replicas of partitions ------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.metadata.config_decisions import alter_configs, incremental_alter_configs
-from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES
+from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
 from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from kraft.metadata.topic_deletion import delete_topics
 from kraft.rpc.calls import METADATA
-from kraft.rpc.topic_calls import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_TOPICS
+from kraft.rpc.topic_calls import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_TOPICS,
+)
 from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
@@ -84,8 +90,10 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
     ),
     Api(
         key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        call=DESCRIBE_TOPIC_PARTITIONS,
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_topic_partitions.describe_topic_partitions),
+        at_controller=from_metadata(describe_topic_partitions.describe_topic_partitions),
         needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
         refused=describe_topic_partitions.refused,
     ),

@@ -21,7 +21,6 @@ from kraft.model.brokers import (
     FenceBrokerRequest,
     UnfenceBrokerRequest,
 )
-from kraft.model.configs import ConfigResourceType
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
@@ -37,11 +36,6 @@ from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest
 from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from kraft.wire.schema.list_config_resources import (
-    ConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
 from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -49,6 +43,7 @@ from kraft.wire.schema.list_partition_reassignments import (
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.client.fake_configs import altered, described
+from tests.support.client.fake_listings import FakeListings
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -57,9 +52,9 @@ if TYPE_CHECKING:
 Response = TypeVar("Response")
 
 
-class FakeAdmin:
+class FakeAdmin(FakeListings):
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._broker_id = broker_id
 
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -104,13 +99,6 @@ class FakeAdmin:
         self._cluster.alterations.append(request)
         responses = (altered(self._cluster, asked, request.validate_only) for asked in request.resources)
         return IncrementalAlterConfigsResponse(responses=tuple(responses))
-
-    def list_config_resources(self, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        assert request.resource_types == (ConfigResourceType.TOPIC,)
-        resources = [
-            ConfigResource(resource_name=name, resource_type=ConfigResourceType.TOPIC) for name in self._cluster.topics
-        ]
-        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=tuple(resources))
 
     def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
         registered = set(self._cluster.brokers) - self._cluster.unregistered

@@ -78,6 +78,17 @@ async def test_a_topic_that_exists_or_does_not_is_a_refusal_that_names_it() -> N
                 await call
 
 
+async def test_topics_are_described_page_by_page() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    cluster.create("payments")
+    async with admin_of(cluster) as admin:
+        first = await admin.describe_topic_partitions(["orders", "payments"])
+        last = await admin.describe_topic_partitions(["orders", "payments"], cursor=first.next_cursor)
+    assert [topic.name for topic in (*first.topics, *last.topics)] == ["orders", "payments"]
+    assert last.next_cursor is None
+
+
 async def test_configs_of_a_topic_are_altered_and_described() -> None:
     cluster = FakeCluster()
     cluster.create("orders")

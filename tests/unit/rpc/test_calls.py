@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
-from kraft.rpc import calls, cluster_calls, group_calls, topic_calls, transaction_calls
+from kraft.rpc import calls, cluster_calls, config_calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
 from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 ROWS = [
-    row for table in (calls, cluster_calls, group_calls, topic_calls, transaction_calls) for row in vars(table).values()
+    row
+    for table in (calls, cluster_calls, config_calls, group_calls, topic_calls, transaction_calls)
+    for row in vars(table).values()
 ]
 Declared = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any]
 DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]

@@ -25,7 +25,7 @@ from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.rpc import calls, cluster_calls, topic_calls
+from kraft.rpc import calls, cluster_calls, config_calls, topic_calls
 from kraft.rpc.call import Call, ServerStream
 from kraft.server.apis.table import APIS
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
@@ -244,7 +244,7 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async with controller() as parts:
         served = {each.call.method for each in parts.calls.served()}
     served |= {each.call.method for each in APIS if each.call is not None and each.at_controller is not None}
-    rows = [row for table in (calls, cluster_calls, topic_calls) for row in vars(table).values()]
+    rows = [row for table in (calls, cluster_calls, config_calls, topic_calls) for row in vars(table).values()]
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
     # All other calls need a broker's logs.
     of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")
