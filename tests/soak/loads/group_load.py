@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.call import Call
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
@@ -43,8 +44,12 @@ REBALANCE_S: Final = 30.0
 HEARTBEAT_S: Final = 3.0
 PAUSE_S: Final = 0.01
 RETRY_S: Final = 0.05
+STOP_LOOK_S: Final = 0.05
 FETCHED_EVERY: Final = 5
 """Offsets are fetched after this many commits, and after each failure."""
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 _SESSION_MS: Final = 45_000
 _HOLD_ON: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -122,7 +127,7 @@ class GroupMember(ABC):
             _raise(found.error_code)
             self.coordinator_id, self._address = found.node_id, f"{found.host}:{found.port}"
 
-    async def _call(self, call: Any, request: Any, timeout_s: float = ASK_S) -> Any:
+    async def _call(self, call: Call[Request, Response], request: Request, timeout_s: float = ASK_S) -> Response:
         return await self._connections.peer(self._address).call(call, request, timeout_s)
 
     @abstractmethod
@@ -160,10 +165,10 @@ class GroupMember(ABC):
         _raise(group.error_code)
         for each in group.topics[0].partitions:
             _raise(each.error_code)
-            if not least <= max(each.offset, 0) <= most:
+            if not least <= max(each.committed_offset, 0) <= most:
                 self.mistakes.append(
-                    f"{self.group_id}: partition {each.partition} is committed at {each.offset}, and {least} was "
-                    f"acknowledged, {most} sent"
+                    f"{self.group_id}: partition {each.partition_index} is committed at {each.committed_offset}, "
+                    f"and {least} was acknowledged, {most} sent"
                 )
 
 
@@ -172,6 +177,7 @@ class ClassicMember(GroupMember):
         joined = await self._joined(self._member_id)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             joined = await self._joined(joined.member_id)
+        _raise(joined.error_code)
         assert joined.leader == joined.member_id, "the group has one member"
         request = SyncGroupRequest(
             group_id=self.group_id,
@@ -181,13 +187,13 @@ class ClassicMember(GroupMember):
             protocol_name="range",
             assignments=assigning({joined.member_id: b""}),
         )
-        await self._call(SYNC_GROUP, request, REBALANCE_S)
+        _raise((await self._call(SYNC_GROUP, request, REBALANCE_S)).error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
         self.joins += 1
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self.group_id, generation_id=self._generation, member_id=self._member_id)
-        await self._call(HEARTBEAT, request)
+        _raise((await self._call(HEARTBEAT, request)).error_code)
 
     async def _joined(self, member_id: str) -> JoinGroupResponse:
         request = JoinGroupRequest(
@@ -197,8 +203,7 @@ class ClassicMember(GroupMember):
             protocol_type="consumer",
             protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
         )
-        joined: JoinGroupResponse = await self._call(JOIN_GROUP, request, REBALANCE_S)
-        return joined
+        return await self._call(JOIN_GROUP, request, REBALANCE_S)
 
 
 class ConsumerMember(GroupMember):
@@ -249,7 +254,9 @@ class GroupLoad(WorkingThread):
             async with asyncio.TaskGroup() as tasks:
                 for member in self.members:
                     tasks.create_task(member.run(stopping))
-                await asyncio.to_thread(self._stopping.wait)
+                # Not a wait in a thread, which nothing would end where a member fails.
+                while not self._stopping.is_set():  # noqa: ASYNC110  It is a thread's event.
+                    await asyncio.sleep(STOP_LOOK_S)
                 stopping.set()
             for member in self.members:
                 await member.check_at_the_end()
