@@ -208,23 +208,29 @@ class ClassicMember(GroupMember):
 
 class ConsumerMember(GroupMember):
     async def _join(self) -> None:
+        member_id = f"member-{self.group_id}"
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
-            member_id=f"member-{self.group_id}",
+            member_id=member_id,
             member_epoch=0,
             rebalance_timeout_ms=60_000,
             subscribed_topic_names=(self.topic,),
             topic_partitions=(),
         )
-        response = await self._call(CONSUMER_GROUP_HEARTBEAT, request)
-        self._member_id, self._generation = response.member_id, response.member_epoch
+        self._generation = await self._epoch_after(request)
+        self._member_id = member_id
         self.joins += 1
 
     async def _heartbeat(self) -> None:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self._member_id, member_epoch=self._generation
         )
-        self._generation = (await self._call(CONSUMER_GROUP_HEARTBEAT, request)).member_epoch
+        self._generation = await self._epoch_after(request)
+
+    async def _epoch_after(self, request: ConsumerGroupHeartbeatRequest) -> int:
+        response = await self._call(CONSUMER_GROUP_HEARTBEAT, request)
+        _raise(response.error_code)
+        return response.member_epoch
 
 
 class GroupLoad(WorkingThread):
