@@ -1,23 +1,16 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
-from kraft.rpc import calls, cluster_calls, config_calls, group_calls, topic_calls, transaction_calls
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
 from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tests.support.declared_calls import DECLARED_CALLS, DeclaredCall
 
-ROWS = [
-    row
-    for table in (calls, cluster_calls, config_calls, group_calls, topic_calls, transaction_calls)
-    for row in vars(table).values()
-]
-Declared = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any]
-DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
+DECLARED = [row for rows in DECLARED_CALLS.values() for row in rows]
 
 
 @pytest.mark.parametrize("file", [admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2])
@@ -32,7 +25,7 @@ def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: ModuleType) ->
 
 
 @pytest.mark.parametrize("row", DECLARED, ids=str)
-def test_the_values_of_a_row_have_the_fields_of_its_messages(row: Declared) -> None:
+def test_the_values_of_a_row_have_the_fields_of_its_messages(row: DeclaredCall) -> None:
     for mapping in (row.request, row.response):
         assert mapping.converters
 

@@ -10,8 +10,6 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import BrokerConfigSet
 from kraft.model.errors import ErrorCode
-from kraft.rpc import calls, config_calls, group_calls, topic_calls, transaction_calls
-from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.cluster_calls import (
     ADD_PARTITIONS_TO_TXN,
@@ -28,6 +26,7 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.cluster_images import cluster, with_topic
+from tests.support.declared_calls import DECLARED_CALLS
 from tests.support.server.broker_nodes import broker
 from tests.support.server.offset_lookups import NEWEST
 
@@ -100,12 +99,7 @@ async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_a
 def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path: Path) -> None:
     def look() -> None:
         served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()}
-        rows = [
-            each
-            for table in (calls, config_calls, group_calls, topic_calls, transaction_calls)
-            for each in vars(table).values()
-        ]
-        public = {row for row in rows if isinstance(row, Call | Stream)}
+        public = {row for table, rows in DECLARED_CALLS.items() if table != "cluster_calls" for row in rows}
         of_nodes = {REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, LIST_PRODUCER_TRANSACTIONS}
         assert served == public | of_nodes
 

@@ -25,13 +25,13 @@ from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.rpc import calls, cluster_calls, config_calls, topic_calls
-from kraft.rpc.call import Call, ServerStream
+from kraft.rpc import calls
 from kraft.server.apis.table import APIS
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
 from tests.support.cluster_images import CLUSTER, ORDERS, cluster, partition, registered, registration, with_topic
+from tests.support.declared_calls import DECLARED_CALLS
 from tests.unit.server.controller.controlling import SESSION_S, controller
 
 
@@ -244,9 +244,8 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async with controller() as parts:
         served = {each.call.method for each in parts.calls.served()}
     served |= {each.call.method for each in APIS if each.call is not None and each.at_controller is not None}
-    rows = [row for table in (calls, cluster_calls, config_calls, topic_calls) for row in vars(table).values()]
-    asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
+    asked = {row.method for rows in DECLARED_CALLS.values() for row in rows}
     # All other calls need a broker's logs.
-    of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")
+    of_brokers = ("kraft.v1.Broker/", "kraft.v1.Groups/", "kraft.v1.Replication/", "kraft.v1.Transactions/")
     assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {calls.DESCRIBE_LOG_DIRS.method}
     assert served <= asked
