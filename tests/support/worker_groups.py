@@ -40,9 +40,7 @@ class Share(Enum):
 SHARES: Final = (
     Share.LONGEST_WITH_NODES,
     Share.COMPUTING,
-    Share.LONGEST_WITH_NODES,
     Share.QUICKEST_WITH_NODES,
-    Share.LONGEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
 
@@ -85,9 +83,8 @@ def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def next_group(groups: Sequence[str], share: Share) -> str:
     """Return the group that a worker with this share takes, of those that are left, the longest first.
 
-    Files with nodes wait for half of their time, and files that compute use the cores meanwhile. The worker that takes
-    the quickest keeps those that kill nodes, which are long, from meeting in all workers at once: their elections
-    would take each other's processor time.
+    Files with nodes wait for half of their time, and files that compute use the cores meanwhile. Those that kill nodes
+    are long, so that two of them meet at the end only: their elections would take each other's processor time.
     """
     with_nodes = [group for group in groups if _has_nodes(group)]
     computing = [group for group in groups if not _has_nodes(group)]
@@ -110,5 +107,5 @@ def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
 
 
 def worker_count() -> int:
-    """Return five for two cores: of four, whose tests wait for nodes half of their time, and one that computes."""
+    """Return three for two cores: two whose tests wait for nodes half of their time, and one that computes."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)
