@@ -123,7 +123,7 @@ class MetadataHandler:
         if not (missing and request.allow_auto_topic_creation and self._defaults.auto_create_enabled):
             return {}
         retry = ErrorCode.LEADER_NOT_AVAILABLE
-        later = Refusal(retry, "others are created first; ask again")
+        later = Refusal(retry, f"one request has {CREATED_AT_ONCE} topics created: ask again for this one")
         answers = dict.fromkeys(missing[CREATED_AT_ONCE:], later)
         creation = CreateTopicsRequest(
             topics=tuple(self._planned(name) for name in missing[:CREATED_AT_ONCE]), timeout_ms=AUTO_CREATE_TIMEOUT_MS
