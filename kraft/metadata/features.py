@@ -16,7 +16,7 @@ from kraft.model.features import FeatureRange
 
 METADATA_VERSION: Final = "metadata.version"
 """1: the first records. 2: also records of operator fences, feature levels, broker configs and client quotas, and the
-fields of partition records for reassignments, which a node of the first version would ignore."""
+fields of partition records for reassignments, which a node of the first version would ignore. 3: also users."""
 
 ELIGIBLE_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """0: no ELR. 1: partitions have an ELR and a last known ELR (KIP-966)."""
@@ -31,9 +31,12 @@ bumps the producer epoch, and leaders add partitions to transactions (KIP-890)."
 SETTINGS_AS_METADATA: Final = 2
 """The level of metadata.version that has records for operators' settings."""
 
+USERS_AS_METADATA: Final = 3
+"""The level of metadata.version that has users, whom a node of an earlier version would not know."""
+
 _RANGES: Final = (
     FeatureRange(feature=GROUP_VERSION, min_level=0, max_level=1),
-    FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=SETTINGS_AS_METADATA),
+    FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=USERS_AS_METADATA),
     FeatureRange(feature=TRANSACTION_VERSION, min_level=0, max_level=2),
     FeatureRange(feature=ELIGIBLE_REPLICAS_VERSION, min_level=0, max_level=1),
 )
@@ -68,11 +71,20 @@ def keeps_eligible_replicas(image: MetadataImage) -> bool:
 
 def require_settings(image: MetadataImage, what: str) -> None:
     """Raise Refusal UNSUPPORTED_VERSION while some node of the cluster may not understand records of level 2."""
+    _require_metadata_version(image, SETTINGS_AS_METADATA, what)
+
+
+def require_users(image: MetadataImage, what: str) -> None:
+    """Raise Refusal UNSUPPORTED_VERSION while some node of the cluster may not understand records of users."""
+    _require_metadata_version(image, USERS_AS_METADATA, what)
+
+
+def _require_metadata_version(image: MetadataImage, needed: int, what: str) -> None:
     level = level_of(image, METADATA_VERSION)
-    if level < SETTINGS_AS_METADATA:
+    if level < needed:
         problem = (
-            f"{what} needs {METADATA_VERSION} {SETTINGS_AS_METADATA}, but the cluster is at {level}: once every node "
-            f"runs this version, run kraft features upgrade --feature {METADATA_VERSION}={SETTINGS_AS_METADATA}"
+            f"{what} needs {METADATA_VERSION} {needed}, but the cluster is at {level}: once every node runs this "
+            f"version, run kraft features upgrade --feature {METADATA_VERSION}={needed}"
         )
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
 

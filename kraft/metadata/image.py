@@ -34,15 +34,18 @@ from kraft.metadata.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
-    QuotaEntity,
     RegisterBroker,
-    SettingRecord,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
     TopicRecord,
+    UnknownUsersKeySet,
 )
-from kraft.metadata.small_maps import overlaid, with_setting
+from kraft.metadata.settings import QuotaSubject, SettingsDraft
+from kraft.metadata.small_maps import overlaid
+from kraft.metadata.users import NO_USERS, Users, UsersDraft
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
 from kraft.model.ids import (
@@ -55,9 +58,6 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
-
-QuotaSubject = tuple[QuotaEntity, ...]
-"""The subject of a quota: a user, a client id, both, or an IP address, ordered by type."""
 
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
 _FIRST_PRODUCER_ID = ProducerId(0)
@@ -167,6 +167,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
+    users: Users = NO_USERS
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
         """Return the image after `records`. A record that does not fit is a bug, so the process stops."""
@@ -282,10 +283,10 @@ class _ImageDraft:
         # None: the topic was deleted.
         self._changed_topics: dict[TopicId, _TopicDraft | None] = {}
         self._changed_names: dict[str, TopicId | None] = {}
-        self._features = before.features
-        self._broker_configs = before.broker_configs
-        self._group_configs = before.group_configs
-        self._client_quotas = before.client_quotas
+        self._settings = SettingsDraft(
+            before.features, before.broker_configs, before.group_configs, before.client_quotas
+        )
+        self._users = UsersDraft(before.users)
 
     def image(self) -> MetadataImage:
         before = self._before
@@ -299,10 +300,11 @@ class _ImageDraft:
             topic_ids=PersistentMap.of(before.topic_ids).with_changes(self._changed_names),
             next_broker_epoch=self._next_broker_epoch,
             next_producer_id=self._next_producer_id,
-            features=self._features,
-            broker_configs=self._broker_configs,
-            group_configs=self._group_configs,
-            client_quotas=self._client_quotas,
+            features=self._settings.features,
+            broker_configs=self._settings.broker_configs,
+            group_configs=self._settings.group_configs,
+            client_quotas=self._settings.client_quotas,
+            users=self._users.users(),
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -314,7 +316,9 @@ class _ImageDraft:
                 assert record.next_producer_id > self._next_producer_id, f"{record} after {self._next_producer_id}"
                 self._next_producer_id = record.next_producer_id
             case FeatureLevelSet() | BrokerConfigSet() | ClientQuotaSet() | GroupConfigSet():
-                self._apply_to_settings(record)
+                self._settings.apply(record)
+            case ScramCredentialSet() | ScramCredentialRemoved() | UnknownUsersKeySet():
+                self._users.apply(record)
             case (
                 RegisterBroker()
                 | BrokerFenced()
@@ -392,22 +396,6 @@ class _ImageDraft:
         registration = self._known(record)
         assert registration.broker_epoch == record.broker_epoch, f"{record} for {registration}"
         return registration
-
-    # --- settings ---
-
-    def _apply_to_settings(self, record: SettingRecord) -> None:
-        match record:
-            case FeatureLevelSet():
-                self._features = {**self._features, record.feature: record.level}
-            case BrokerConfigSet():
-                self._broker_configs = with_setting(self._broker_configs, record.broker, record.key, record.value)
-            case GroupConfigSet():
-                self._group_configs = with_setting(self._group_configs, record.group_id, record.key, record.value)
-            case ClientQuotaSet():
-                subject = tuple(record.entity)
-                self._client_quotas = with_setting(self._client_quotas, subject, record.key, record.value)
-            case _:
-                assert_never(record)
 
     # --- topics ---
 

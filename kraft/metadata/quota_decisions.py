@@ -13,8 +13,9 @@ from typing import Final, NoReturn
 
 from kraft.metadata.decision import Decision
 from kraft.metadata.features import require_settings
-from kraft.metadata.image import MetadataImage, QuotaSubject
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import ClientQuotaSet, QuotaEntity
+from kraft.metadata.settings import QuotaSubject
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.model.errors import ErrorCode, Refusal

@@ -182,6 +182,36 @@ class ClientQuotaSet(Struct, frozen=True, kw_only=True):
     value: float | None
 
 
+class ScramCredentialSet(Struct, frozen=True, kw_only=True):
+    """A user got a password. `mechanism` is the name of one of SCRAM; the other fields are its `ScramCredential`."""
+
+    user: str
+    mechanism: str
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialSet(user={self.user!r}, mechanism={self.mechanism!r})"
+
+
+class ScramCredentialRemoved(Struct, frozen=True, kw_only=True):
+    """The user's credential of the mechanism was removed; one without credentials is no user any more."""
+
+    user: str
+    mechanism: str
+
+
+class UnknownUsersKeySet(Struct, frozen=True, kw_only=True):
+    """The key from which the credentials of users that do not exist are derived. It comes with the first user."""
+
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "UnknownUsersKeySet()"
+
+
 class MetadataTransactionBegun(Struct, frozen=True, kw_only=True):
     """Begins a transaction, as the first record of an entry: the records after it take effect together at its end."""
 
@@ -204,8 +234,15 @@ BrokerRecord = (
     | BrokerEpochsUsed
 )
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
+UserRecord = ScramCredentialSet | ScramCredentialRemoved | UnknownUsersKeySet
 SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet
 TransactionMarker = MetadataTransactionBegun | MetadataTransactionEnded | MetadataTransactionAborted
 MetadataRecord = (
-    ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord | TransactionMarker
+    ClusterInitialised
+    | ProducerIdsAllocated
+    | BrokerRecord
+    | TopicRecord
+    | SettingRecord
+    | UserRecord
+    | TransactionMarker
 )

@@ -47,6 +47,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for subject, quotas in image.client_quotas.items():
         for key, quota in quotas.items():
             yield ClientQuotaSet(entity=list(subject), key=key, value=quota)
+    yield from image.users.records()
     for topic in image.topics.values():
         yield from _topic_records(topic)
 

@@ -24,9 +24,12 @@ from kraft.metadata.records import (
     ProducerIdsAllocated,
     QuotaEntity,
     RegisterBroker,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
+    UnknownUsersKeySet,
 )
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.endpoint import Endpoint
@@ -41,6 +44,7 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
+from kraft.sasl.scram import ScramMechanism
 from tests.support.cluster_images import cluster, with_topic
 
 COVERED = {
@@ -55,6 +59,7 @@ COVERED = {
         "broker_configs",
         "group_configs",
         "client_quotas",
+        "users",
     },
     BrokerRegistration: {
         "broker_id",
@@ -173,6 +178,16 @@ def _settings(draw: st.DrawFn) -> list[MetadataRecord]:
     for name in draw(st.lists(st.none() | NAMES, max_size=3)):
         entity = [QuotaEntity(entity_type="user", name=name)]
         records.append(ClientQuotaSet(entity=entity, key=draw(NAMES), value=draw(st.none() | st.floats(1, 9))))
+    if draw(st.booleans()):
+        records.append(UnknownUsersKeySet(key=draw(st.binary(min_size=1, max_size=2))))
+    for user, mechanism in draw(st.sets(st.tuples(NAMES, st.sampled_from(ScramMechanism)), max_size=4)):
+        records.append(
+            ScramCredentialSet(
+                user=user, mechanism=mechanism.value, salt=b"s", iterations=4_096, stored_key=b"k", server_key=b"l"
+            )
+        )
+        if draw(st.booleans()):
+            records.append(ScramCredentialRemoved(user=user, mechanism=mechanism.value))
     return records
 
 

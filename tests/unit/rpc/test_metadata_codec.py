@@ -27,9 +27,12 @@ from kraft.metadata.records import (
     ProducerIdsAllocated,
     QuotaEntity,
     RegisterBroker,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
+    UnknownUsersKeySet,
 )
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Corruption
@@ -67,6 +70,11 @@ ONE_OF_EACH: list[MetadataRecord] = [
         key="producer_byte_rate",
         value=1024.0,
     ),
+    UnknownUsersKeySet(key=b"key"),
+    ScramCredentialSet(
+        user="anna", mechanism="SCRAM-SHA-256", salt=b"s", iterations=4_096, stored_key=b"k", server_key=b"l"
+    ),
+    ScramCredentialRemoved(user="anna", mechanism="SCRAM-SHA-256"),
     TopicCreated(topic="orders", topic_id=TOPIC_ID),
     PartitionCreated(
         topic_id=TOPIC_ID,
