@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),
+    "users": ("kraft.cli.users", "List users, set their passwords, and delete users."),
     "quorum": ("kraft.cli.quorum", "Describe the metadata quorum."),
     "metadata": ("kraft.cli.metadata", "Read the files of the metadata log."),
     "features": ("kraft.cli.features", "Describe and upgrade the feature levels of the cluster."),

@@ -57,7 +57,9 @@ def alter_user_scram_credentials(
             if named[alteration.name] > 1:
                 problem = "A user credential cannot be altered twice in the same request"
                 raise Refusal(ErrorCode.DUPLICATE_RESOURCE, problem)
-            records.append(_record(image, alteration))
+            record = _record(image, alteration)
+            if record is not None:
+                records.append(record)
             result = AlterUserScramCredentialsResult(
                 user=alteration.name, error_code=ErrorCode.NONE, error_message=None
             )
@@ -86,8 +88,8 @@ def describe_user_scram_credentials(
     )
 
 
-def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> UserRecord:
-    """Return the record of a deletion or an upsertion. Raises Refusal."""
+def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> UserRecord | None:
+    """Return the record of a deletion or an upsertion; None if the user has that credential. Raises Refusal."""
     require_users(image, "altering users")
     user = alteration.name
     if not user:
@@ -98,8 +100,9 @@ def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCre
     mechanism = NUMBERS.get(alteration.mechanism)
     if mechanism is None:
         raise Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    before = image.users.by_name.get(user, {}).get(mechanism)
     if isinstance(alteration, ScramCredentialDeletion):
-        if mechanism not in image.users.by_name.get(user, {}):
+        if before is None:
             problem = "Attempt to delete a user credential that does not exist"
             raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, problem)
         return ScramCredentialRemoved(user=user, mechanism=mechanism.value)
@@ -111,7 +114,8 @@ def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCre
     if not salt or len(salted) != mechanism.key_bytes:
         problem = f"the salt is empty, or the salted password has not {mechanism.key_bytes} bytes"
         raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
-    return credential_record(user, mechanism, credential_of(mechanism, salted, salt, alteration.iterations))
+    credential = credential_of(mechanism, salted, salt, alteration.iterations)
+    return None if credential == before else credential_record(user, mechanism, credential)
 
 
 def _described(image: MetadataImage, user: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -15,6 +15,7 @@ from kraft.client.aio import (
     topic_admin,
     transaction_admin,
     transaction_commits,
+    user_admin,
 )
 from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.cluster.network import Network
@@ -96,6 +97,12 @@ class Admin:
     describe_client_quotas = cluster_admin.describe_client_quotas
     alter_client_quotas = cluster_admin.alter_client_quotas
     describe_quorum = cluster_admin.describe_quorum
+
+    # --- users that log in with a password -------------------------------------------------------------------
+
+    describe_users = user_admin.describe_users
+    set_password = user_admin.set_password
+    delete_password = user_admin.delete_password
 
     # --- groups and their committed offsets ------------------------------------------------------------------
 

@@ -84,6 +84,12 @@ class Admin(ThreadClient[AsyncAdmin]):
     alter_client_quotas = waiting(AsyncAdmin.alter_client_quotas)
     describe_quorum = waiting(AsyncAdmin.describe_quorum)
 
+    # --- users that log in with a password -------------------------------------------------------------------
+
+    describe_users = _blocking(AsyncAdmin.describe_users)
+    set_password = _blocking(AsyncAdmin.set_password)
+    delete_password = _blocking(AsyncAdmin.delete_password)
+
     # --- groups and their committed offsets ------------------------------------------------------------------
 
     list_groups = waiting(AsyncAdmin.list_groups)

@@ -13,6 +13,7 @@ from kraft.server.apis.records import RECORD_APIS
 from kraft.server.apis.replicas import REPLICA_APIS
 from kraft.server.apis.topics import TOPIC_APIS
 from kraft.server.apis.transactions import TRANSACTION_APIS
+from kraft.server.apis.users import USER_APIS
 
 APIS: Final[tuple[Api[Any, Any], ...]] = (
     *RECORD_APIS,
@@ -23,4 +24,5 @@ APIS: Final[tuple[Api[Any, Any], ...]] = (
     *TRANSACTION_APIS,
     *BROKER_APIS,
     *CLUSTER_APIS,
+    *USER_APIS,
 )

@@ -1,0 +1,136 @@
+"""`kraft users`: list users, set their passwords, and delete users."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    Timeout,
+    open_admin,
+)
+from kraft.cli.printing import print_columns, print_json
+from kraft.metadata.user_decisions import NUMBERS
+from kraft.sasl.scram import ScramMechanism
+
+if TYPE_CHECKING:
+    from kraft.wire.schema.describe_user_scram_credentials import CredentialInfo
+
+app = typer.Typer(help="List users, set their passwords, and delete users.", no_args_is_help=True)
+
+STANDARD_INPUT: Final = "-"
+
+UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
+MechanismOption = Annotated[
+    ScramMechanism | None, typer.Option("--mechanism", help="One mechanism only; by default, both.")
+]
+
+
+@app.command("list")
+def list_users(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """List the users, with the mechanisms that they may log in with. PLAIN takes the password of either."""
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        users = admin.describe_users()
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "user": each.user,
+                    "mechanisms": [
+                        {"mechanism": _name(info), "iterations": info.iterations} for info in each.credential_infos
+                    ],
+                }
+                for each in users
+            ]
+        )
+        return
+    rows = [
+        (each.user, ", ".join(f"{_name(info)} ({info.iterations} iterations)" for info in each.credential_infos))
+        for each in users
+    ]
+    print_columns(("User", "Mechanisms"), rows)
+
+
+@app.command("set-password")
+def set_password(
+    user: UserArgument,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file", metavar="FILE", help="The password is the first line of this file; - is standard input."
+        ),
+    ] = None,
+    mechanism: MechanismOption = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Set a user's password; a new user begins to exist. Without a file, the command asks for it.
+
+    The password is never an argument: others could read it in the list of processes.
+    """
+    password = _password(user, password_file)
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        for each in _mechanisms(mechanism):
+            admin.set_password(user, password, each.value)
+    print(f"The password of user {user!r} is set for {_in_words(mechanism)}")
+
+
+@app.command("delete")
+def delete(
+    user: UserArgument,
+    mechanism: MechanismOption = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Delete a user, or its password for one mechanism."""
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        (described,) = admin.describe_users([user])
+        has = [NUMBERS[info.mechanism] for info in described.credential_infos]
+        for each in has if mechanism is None else [mechanism]:
+            admin.delete_password(user, each.value)
+    what = f"User {user!r}" if mechanism is None else f"The {mechanism.value} password of user {user!r}"
+    print(f"{what} is deleted")
+
+
+def _password(user: str, file: str | None) -> str:
+    """Raises BadParameter if it is empty, or the file cannot be read."""
+    try:
+        if file == STANDARD_INPUT:
+            text = sys.stdin.readline()
+        elif file is not None:
+            with Path(file).open(encoding="utf-8") as opened:
+                text = opened.readline()
+        elif sys.stdin.isatty():
+            return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True))
+        else:
+            raise typer.BadParameter("there is no terminal to ask at: give one", param_hint="--password-file")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot be read: {error}", param_hint="--password-file") from None
+    password = text.rstrip("\r\n")
+    if not password:
+        raise typer.BadParameter("the password is empty", param_hint="--password-file")
+    return password
+
+
+def _mechanisms(chosen: ScramMechanism | None) -> list[ScramMechanism]:
+    return list(ScramMechanism) if chosen is None else [chosen]
+
+
+def _in_words(chosen: ScramMechanism | None) -> str:
+    return " and ".join(each.value for each in _mechanisms(chosen))
+
+
+def _name(info: CredentialInfo) -> str:
+    return NUMBERS[info.mechanism].value
