@@ -86,9 +86,9 @@ class Admin(ThreadClient[AsyncAdmin]):
 
     # --- users that log in with a password -------------------------------------------------------------------
 
-    describe_users = _blocking(AsyncAdmin.describe_users)
-    set_password = _blocking(AsyncAdmin.set_password)
-    delete_password = _blocking(AsyncAdmin.delete_password)
+    describe_users = waiting(AsyncAdmin.describe_users)
+    set_password = waiting(AsyncAdmin.set_password)
+    delete_password = waiting(AsyncAdmin.delete_password)
 
     # --- groups and their committed offsets ------------------------------------------------------------------
 
