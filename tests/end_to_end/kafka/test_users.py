@@ -8,11 +8,8 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import ScramMechanism, UserScramCredentialDeletion
 
 from kraft.testing import Cluster
 from tests.support.command_line import kraft, run_kraft
@@ -65,7 +62,9 @@ def test_users_of_kafkas_tool_of_a_client_and_of_kraft_are_the_same(cluster: Clu
     until_users(cluster, {"alice": ["SCRAM-SHA-256"], "bob": ["SCRAM-SHA-256", "SCRAM-SHA-512"]})
 
     admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers})
-    (info,) = admin.describe_user_scram_credentials(["alice"])["alice"].result(30).scram_credential_infos
+    described = admin.describe_user_scram_credentials(["alice"])
+    assert isinstance(described, dict), "one future for each user that is named"
+    (info,) = described["alice"].result(30).scram_credential_infos
     assert (info.mechanism, info.iterations) == (ScramMechanism.SCRAM_SHA_256, ITERATIONS)
     assert f"SCRAM-SHA-256=iterations={ITERATIONS}" in kafka_configs(cluster, "--describe", *alice)
 
