@@ -40,7 +40,10 @@ def list_users(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """List the users, with the mechanisms that they may log in with. PLAIN takes the password of either."""
+    """List the users.
+
+    With the mechanisms of their passwords; PLAIN takes the password of either.
+    """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         users = admin.describe_users()
     if output is Output.JSON:
