@@ -73,10 +73,10 @@ class LeaderEpochCache(Struct, frozen=True):
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch at or below `epoch`, and the offset after its last record.
 
-        (-1, -1) for an epoch later than all known. For one earlier than all known: that epoch, and the start of the
-        first known one.
+        (-1, -1) for an epoch later than all known, and for any if none is known. For one earlier than all known: that
+        epoch, and the start of the first known one.
         """
-        if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
+        if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch or not self.entries:
             return NO_LEADER_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end

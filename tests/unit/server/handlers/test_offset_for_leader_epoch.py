@@ -63,7 +63,9 @@ def test_a_leader_that_has_written_nothing_yet_knows_its_own_epoch(
     assert ask(broker, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
 
-@pytest.mark.parametrize(("epoch", "found"), [(0, (0, 0)), (1, (1, 0)), (2, (2, 0)), (3, (-1, -1))])
+@pytest.mark.parametrize(
+    ("epoch", "found"), [(-2, (-1, -1)), (-1, (-1, -1)), (0, (0, 0)), (1, (1, 0)), (2, (2, 0)), (3, (-1, -1))]
+)
 def test_in_a_log_without_records_every_epoch_ends_at_its_start(
     tmp_path: Path, epoch: int, found: tuple[int, int]
 ) -> None:
