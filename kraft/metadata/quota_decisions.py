@@ -60,7 +60,6 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
     require_settings(image, "altering client quotas")
     if sum(len(entry.ops) for entry in request.entries) > ALTERATIONS_PER_REQUEST_MAX:
         _refuse(f"more than {ALTERATIONS_PER_REQUEST_MAX} quotas in one request: alter fewer at a time")
-    records: list[ClientQuotaSet] = []
     results: list[EntryResult] = []
     drafts: dict[QuotaSubject, dict[str, float | None]] = {}
     for entry in request.entries:
@@ -70,14 +69,14 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
             results.append(refused_entry(entry, refusal))
             continue
         # An entity may be there twice: the second entry alters what the first one left.
-        draft = drafts.setdefault(subject, dict(image.client_quotas.get(subject, {})))
-        records += [
-            ClientQuotaSet(entity=list(subject), key=key, value=value)
-            for key, value in wanted.items()
-            if draft.get(key) != value
-        ]
-        draft.update(wanted)
+        drafts.setdefault(subject, {}).update(wanted)
         results.append(EntryResult(error_code=ErrorCode.NONE, error_message=None, entity=entry.entity))
+    records = [
+        ClientQuotaSet(entity=list(subject), key=key, value=value)
+        for subject, draft in drafts.items()
+        for key, value in draft.items()
+        if image.client_quotas.get(subject, {}).get(key) != value
+    ]
     response = AlterClientQuotasResponse(entries=tuple(results))
     return Decision(records=[] if request.validate_only else records, response=response)
 

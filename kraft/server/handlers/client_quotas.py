@@ -16,7 +16,11 @@ log = structlog.get_logger()
 
 def is_applied(image: MetadataImage, request: AlterClientQuotasRequest, _: AlterClientQuotasResponse) -> bool:
     """Return whether deciding the same request on this image changes nothing."""
-    return not alter_client_quotas(image, request).records
+    try:
+        return not alter_client_quotas(image, request).records
+    except Refusal:
+        # The controller accepted it, so this image is older: it lacks the feature level that quotas need.
+        return False
 
 
 def refused(request: AlterClientQuotasRequest, refusal: Refusal) -> AlterClientQuotasResponse:
