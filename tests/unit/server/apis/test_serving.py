@@ -9,9 +9,10 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
-from kraft.server.kafka_listener.requests import ConnectionContext
+from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kraft.wire.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -74,3 +75,19 @@ async def test_a_client_that_only_repeats_a_look_up_at_a_broker_that_does_not_le
     with pytest.raises(CloseConnection, match="ListOffsets was repeated"):
         await repeat()
     assert count == REPEATED_MIN
+
+
+async def test_a_description_of_all_topics_is_encoded_once_for_each_version(tmp_path: Path) -> None:
+    api = broker(tmp_path, "fsync", stopped_cleanly=True).apis.kafka_apis("PLAINTEXT")[ApiKey.METADATA]
+
+    async def described(version: int, topics: tuple[MetadataRequestTopic, ...] | None = None) -> object:
+        answer = api(MetadataRequest(topics=topics), ConnectionContext(version=version))
+        assert isinstance(answer, Awaitable)
+        return await answer
+
+    first, other = await described(9), await described(8)
+    assert await described(9) is first
+    assert isinstance(first, EncodedMessage)
+    assert isinstance(other, EncodedMessage)
+    assert first.body != other.body
+    assert isinstance(await described(9, (MetadataRequestTopic(name="orders"),)), MetadataResponse)

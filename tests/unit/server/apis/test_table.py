@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,8 +11,10 @@ import pytest
 
 from kraft.rpc.call import Call
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE
+from kraft.server import handlers
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.handlers import never_refused
 from kraft.server.apis.table import APIS
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from tests.support.server.broker_nodes import broker
@@ -58,6 +62,33 @@ def test_what_the_controller_decides_is_served_by_it(api: Api[Any, Any]) -> None
 def test_clients_see_what_the_gatekeeper_lets_them_call(api: Api[Any, Any]) -> None:
     assert api.call is not None
     assert (api.visible_to is VisibleTo.NODES) == api.call.method.startswith(REPLICATION_SERVICE)
+
+
+def test_what_a_handler_has_for_kafkas_versions_and_refusals_is_in_a_row() -> None:
+    there = {
+        function
+        for module in iter_modules(handlers.__path__)
+        for name, function in vars(import_module(f"{handlers.__name__}.{module.name}")).items()
+        if name.endswith(("from_version", "to_version", "refused")) and not name.startswith("_")
+    }
+    assert there == {
+        function
+        for each in APIS
+        for function in (each.from_version, each.to_version, each.refused)
+        if function not in (None, never_refused)
+    }
+
+
+def test_over_grpc_a_request_means_what_it_does_in_its_newest_version(tmp_path: Path) -> None:
+    async def versions() -> dict[str, int | None]:
+        calls = broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()
+        return {each.call.method: each.context_version for each in calls}
+
+    assert asyncio.run(versions()) == {
+        each.call.method: each.versions.last if each.takes_context else None
+        for each in GRPC_APIS
+        if each.call is not None
+    }
 
 
 def test_values_of_their_own_have_only_those_that_the_decision_record_names() -> None:

@@ -18,6 +18,7 @@ from kraft.server.handlers.classic_groups import (
     leave_from_version,
     leave_to_version,
 )
+from kraft.wire.declaration import replace as declared_replace
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -92,6 +93,8 @@ async def test_a_heartbeat_is_accepted_while_the_coordinator_is_loading(
         assert await broker.handlers.classic.heartbeat(beat) == HeartbeatResponse(error_code=0)
         with pytest.raises(Refusal):
             await broker.handlers.classic.sync(syncing(GROUP, "m"), CONTEXT)
+        with pytest.raises(Refusal):
+            await broker.handlers.classic.heartbeat(declared_replace(beat, group_id=""))
 
 
 async def test_new_members_are_refused_when_members_take_all_the_memory_meant_for_them(
@@ -157,8 +160,9 @@ async def test_the_protocol_may_be_left_out_before_version_5_of_sync(tmp_path: P
         sync = SyncGroupRequest(group_id=GROUP, member_id=member_id, generation_id=1, assignments=())
         synced = await broker.handlers.classic.sync(sync, replace(CONTEXT, version=4))
         assert synced.assignment == b"all"
-        with pytest.raises(Refusal, match="INCONSISTENT_GROUP_PROTOCOL"):
-            await broker.handlers.classic.sync(sync, replace(CONTEXT, version=5))
+        for said in ({}, {"protocol_type": "consumer"}, {"protocol_name": "range"}):
+            with pytest.raises(Refusal, match="INCONSISTENT_GROUP_PROTOCOL"):
+                await broker.handlers.classic.sync(declared_replace(sync, **said), replace(CONTEXT, version=5))
 
 
 @pytest.mark.parametrize(("group_id", "member_id", "code"), [("g", "m", 0), ("g", "n", 25), ("elsewhere", "m", 16)])
