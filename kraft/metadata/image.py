@@ -6,7 +6,7 @@ so the cost of a change does not depend on the size of the topic or the cluster 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import assert_never
 from uuid import UUID
 
@@ -227,6 +227,12 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
 
 
 EMPTY_IMAGE = MetadataImage()
+
+CurrentImage = Callable[[], MetadataImage]
+"""Returns the image that is current: what a broker has applied, or a controller has committed."""
+
+ImageCondition = Callable[[MetadataImage], bool]
+"""Returns whether something is true of an image."""
 
 
 class _PartitionsDraft:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.config_decisions import NodeConfigs
 from kraft.metadata.group_configs import GroupDefaults
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.ids import BrokerId
@@ -25,7 +25,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
     config: NodeConfig
     topic_defaults: TopicDefaultsInEffect
-    image: Callable[[], MetadataImage]
+    image: CurrentImage
     """The metadata that this broker has applied, or that is committed."""
 
     index: Callable[[], int]

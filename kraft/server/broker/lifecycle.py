@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import ImageCondition, MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
@@ -82,7 +82,7 @@ class FollowedMetadata(Protocol):
     def note_committed(self, index: int, /) -> None:
         """Note that the active controller has committed this entry."""
 
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float, /) -> bool:
+    async def until(self, holds: ImageCondition, timeout_s: float, /) -> bool:
         """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
 
 

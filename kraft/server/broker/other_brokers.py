@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.rpc.calls import DESCRIBE_LOG_DIRS, LIST_OFFSETS
@@ -21,7 +19,7 @@ from kraft.wire.schema.list_offsets import ListOffsetsRequest
 
 
 class OtherBrokers:
-    def __init__(self, world: NodeWorld, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, world: NodeWorld, image: CurrentImage) -> None:
         """`image` has the addresses at which the brokers are registered now."""
         self.connections = PeerConnections(world.credentials.dial_broker)
         self._image = image

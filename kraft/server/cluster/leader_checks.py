@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.ids import BrokerId
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from kraft.server.loop.turns import Turns
@@ -55,7 +55,7 @@ class Losses(Protocol):
 class LeaderChecks:
     """Questions to the leaders that clients ask for."""
 
-    def __init__(self, image: Callable[[], MetadataImage], own_id: BrokerId, ask: Ask, losses: Losses) -> None:
+    def __init__(self, image: CurrentImage, own_id: BrokerId, ask: Ask, losses: Losses) -> None:
         self._image = image
         self._own_id = own_id
         self._ask = ask

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import ImageCondition, MetadataImage
 from kraft.model.ids import BrokerId
 from kraft.server.loop.purgatory import Notifier, Watch
 
@@ -24,7 +24,7 @@ It is well below the time that clients give one request, of which the shortest k
 listener answers in the order of the requests, so a longer wait would also delay the client's next requests.
 """
 
-Until = Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
+Until = Callable[[ImageCondition, float], Awaitable[bool]]
 
 
 class LostLeaders:

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 import structlog
 
 from kraft.metadata.features import check_levels
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.image import EMPTY_IMAGE, ImageCondition, MetadataImage
 from kraft.metadata.replayed_image import ReplayedImage, replay_snapshot
 from kraft.model.errors import Refusal
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
@@ -77,7 +77,7 @@ class MetadataLoader:
         controllers: Controllers,
         publish: Publish,
         *,
-        is_current: Callable[[MetadataImage], bool],
+        is_current: ImageCondition,
     ) -> None:
         """`is_current` returns whether an image has the registration of this process; no other image is applied.
 
@@ -120,7 +120,7 @@ class MetadataLoader:
         """Note that the active controller has committed this entry."""
         self._committed_index_known = max(self._committed_index_known, index)
 
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+    async def until(self, holds: ImageCondition, timeout_s: float) -> bool:
         """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s), self._published:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Final, TypeVar
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.ids import BrokerId
 from kraft.rpc.peers import Unreachable
 
@@ -16,9 +16,7 @@ LOOK_S: Final = 0.1
 """Pause between looks at whether the broker is fenced."""
 
 
-async def while_in_service(
-    broker_id: BrokerId, call: Awaitable[Response], image: Callable[[], MetadataImage]
-) -> Response:
+async def while_in_service(broker_id: BrokerId, call: Awaitable[Response], image: CurrentImage) -> Response:
     """Return the response to a call. Raises what the call raises, or Unreachable soon after the broker was fenced.
 
     Its partitions have other leaders then, which can be asked instead.

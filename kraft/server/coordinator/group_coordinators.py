@@ -24,7 +24,7 @@ from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.clock import Clock
@@ -74,7 +74,7 @@ class GroupCoordinators:
         host_settings: HostSettings,
         *,
         group_settings: GroupShardSettings,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         image_version: Callable[[], int],
         clock: Clock,
         entropy: Entropy,

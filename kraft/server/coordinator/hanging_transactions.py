@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -49,7 +49,7 @@ class Ask(Protocol):
 
 
 class HangingTransactions:
-    def __init__(self, image: Callable[[], MetadataImage], ask: Ask) -> None:
+    def __init__(self, image: CurrentImage, ask: Ask) -> None:
         self._image = image
         self._ask = ask
 

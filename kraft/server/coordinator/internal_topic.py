@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from kraft.log.topic_config import COMPACT, PRODUCER, UNCOMPRESSED
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.machines import machines_of
 from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -74,7 +74,7 @@ class InternalTopic:
         name: str,
         plan: Callable[[NodeConfig, bool], CreatableTopic],
         config: NodeConfig,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:

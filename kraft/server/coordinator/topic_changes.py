@@ -21,7 +21,7 @@ from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, ResolveRegexes
 from kraft.coordinator.groups.replicated import Groups, regexes_in_use, unresolved_regexes
 from kraft.coordinator.name_regex import InvalidRegex, NameRegex
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -58,7 +58,7 @@ class _RegexesToResolve(IntEnum):
 class TopicChanges:
     def __init__(
         self,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         version: Callable[[], int],
         clock: Clock,
         executor: Executor,

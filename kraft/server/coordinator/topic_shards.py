@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from kraft.coordinator.group_partition import partition_of
 from kraft.coordinator.shard import ShardKind
 from kraft.coordinator.shard_refusals import broker_stopping, not_coordinator
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.server.coordinator.shard_host import ShardHost, ShardHostServices
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.partition import Partition
@@ -31,7 +31,7 @@ class TopicShards(Generic[Replicated, Volatile, Command, Record]):
         topic: str,
         kind: ShardKind[Replicated, Volatile, Command, Record],
         services: ShardHostServices,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
     ) -> None:
         self._topic = topic
         self._kind = kind

@@ -16,7 +16,7 @@ from kraft.coordinator.transactions.commands import (
 )
 from kraft.coordinator.transactions.refusals import id_error
 from kraft.coordinator.transactions.replicated import Transactions
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
@@ -49,7 +49,7 @@ class TransactionCoordinators:
         self,
         kind: TransactionKind,
         services: ShardHostServices,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         markers: MarkerSender,
         new_producer_id: Callable[[], Awaitable[ProducerId]],
     ) -> None:

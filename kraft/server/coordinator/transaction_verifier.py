@@ -14,7 +14,7 @@ from kraft.coordinator.group_partition import partition_of
 from kraft.coordinator.transactions.added_partitions import partitions_of, topics_of
 from kraft.coordinator.transactions.refusals import answered, id_error
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
@@ -47,7 +47,7 @@ class _WaitingVerification(NamedTuple):
 
 
 class TransactionVerifier:
-    def __init__(self, image: Callable[[], MetadataImage], ask: Ask, fatal: Callable[[str], None]) -> None:
+    def __init__(self, image: CurrentImage, ask: Ask, fatal: Callable[[str], None]) -> None:
         self._image = image
         self._ask = ask
         self._fatal = fatal

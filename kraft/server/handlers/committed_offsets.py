@@ -17,7 +17,7 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.offsets.fetch import NO_OFFSET, fetch, fetch_stable, without_offset
 from kraft.coordinator.offsets.found_topic import CommitPartition, FoundTopic
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
@@ -90,7 +90,7 @@ _CODES_SINCE: Final[Mapping[int, tuple[int, ErrorCode]]] = {
 
 
 class CommittedOffsetsHandler:
-    def __init__(self, coordinators: GroupCoordinators, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, coordinators: GroupCoordinators, image: CurrentImage) -> None:
         self._coordinators = coordinators
         self._image = image
 

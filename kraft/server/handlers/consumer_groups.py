@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kraft.coordinator.assignors.assignor import Partitions
@@ -15,7 +15,7 @@ from kraft.coordinator.consumer.requests import (
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.queries import describe_consumer
 from kraft.metadata.features import require_groups
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
 from kraft.model.ids import TopicId
@@ -36,7 +36,7 @@ MEMBERS_AT_ONCE: Final = 100
 
 
 class ConsumerGroupsHandler:
-    def __init__(self, coordinators: GroupCoordinators, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, coordinators: GroupCoordinators, image: CurrentImage) -> None:
         self._coordinators = coordinators
         self._image = image
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import BrokerRegistration, CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.wire.schema.describe_cluster import (
@@ -21,9 +21,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 class DescribeClusterHandler:
-    def __init__(
-        self, image: Callable[[], MetadataImage], listener: str, controller: Callable[[Iterable[int]], int]
-    ) -> None:
+    def __init__(self, image: CurrentImage, listener: str, controller: Callable[[Iterable[int]], int]) -> None:
         """`controller` returns the one of these brokers that clients may take for the controller."""
         self._image = image
         self._listener = listener

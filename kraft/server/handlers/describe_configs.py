@@ -6,7 +6,7 @@ dynamically for this broker, and those set for all brokers. Source: KIP-133, KIP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
@@ -14,7 +14,7 @@ from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import EVERY_BROKER, TopicDefaultsInEffect, is_dynamic
 from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_keys import Key, Required
 from kraft.model.config_types import text_of
@@ -37,7 +37,7 @@ ENTRIES_AT_ONCE: Final = 400
 
 
 class DescribeConfigsHandler:
-    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, config: NodeConfig, image: CurrentImage) -> None:
         self._config = config
         self._image = image
 

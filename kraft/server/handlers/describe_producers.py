@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.topic_names import check_topic_name
 from kraft.model.errors import ErrorCode, Refusal
@@ -29,7 +29,7 @@ SORTED_AT_ONCE: Final = 10_000
 
 
 class DescribeProducersHandler:
-    def __init__(self, partitions: Partitions, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, partitions: Partitions, image: CurrentImage) -> None:
         self._partitions = partitions
         self._image = image
 

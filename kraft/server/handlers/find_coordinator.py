@@ -12,7 +12,7 @@ from typing import Final
 from kraft.coordinator.group_partition import partition_of
 from kraft.coordinator.groups.limits import group_id_error
 from kraft.coordinator.transactions.refusals import id_error
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.server.coordinator.internal_topic import InternalTopic
@@ -35,7 +35,7 @@ class FindCoordinatorHandler:
 
     def __init__(
         self,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         listener: str,
         topics: Mapping[int, InternalTopic],
         known_to_lead: Callable[[Iterable[str]], Awaitable[None]],

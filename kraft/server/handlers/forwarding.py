@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import ImageCondition, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import Call
 from kraft.server.cluster.controller_client import ControllerClient, NoController
@@ -62,7 +62,7 @@ class Forwarder:
             await self.until(lambda image: is_applied(image, request, response))
         return response
 
-    async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
+    async def until(self, holds: ImageCondition) -> None:
         """Wait until `holds` is true of this broker's image, at most LOCALLY_KNOWN_MAX_S.
 
         The client may ask this broker next, and should then see the change.

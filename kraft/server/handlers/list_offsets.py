@@ -6,13 +6,13 @@ leads the partition in the same epoch and the log still has the files that were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOMEM
 from typing import Final, NamedTuple
 
 from kraft.log.segment.timestamp_lookup import Found
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerId, Offset, TopicPartition
 from kraft.model.list_offsets import (
@@ -124,9 +124,7 @@ class ListOffsetsHandler:
                 return partition, found if found[0] < _end(partition, reads_committed) else (UNKNOWN, UNKNOWN)
 
 
-def led_elsewhere(
-    image: Callable[[], MetadataImage], broker_id: BrokerId, response: ListOffsetsResponse
-) -> frozenset[TopicPartition]:
+def led_elsewhere(image: CurrentImage, broker_id: BrokerId, response: ListOffsetsResponse) -> frozenset[TopicPartition]:
     """Return the partitions of a broker's response that others lead.
 
     None of them while this broker does not know yet that it leads, or while nobody leads: a client that has refreshed

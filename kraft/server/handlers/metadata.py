@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable
 from typing import Final
 
-from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.image import CurrentImage, MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_names import INTERNAL_TOPICS, unknown_topic
 from kraft.model.errors import ErrorCode, Refusal, error_code
@@ -49,7 +49,7 @@ class MetadataHandler:
 
     def __init__(
         self,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         controllers: ControllerClient,
         config: NodeConfig,
         listener: str,

@@ -23,7 +23,7 @@ from kraft.coordinator.transactions.commands import (
 )
 from kraft.coordinator.transactions.queries import ListFilters, describe_transaction
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
@@ -74,7 +74,7 @@ class TransactionsHandler:
     def __init__(
         self,
         coordinators: TransactionCoordinators,
-        image: Callable[[], MetadataImage],
+        image: CurrentImage,
         create_offsets_topic: Callable[[], None],
         wall_ms: Callable[[], int],
         executor: Executor,

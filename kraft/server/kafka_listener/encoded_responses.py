@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.server.kafka_listener.requests import EncodedMessage
 from kraft.wire.codec import encode
 from kraft.wire.declaration import Message
@@ -32,7 +32,7 @@ async def encoded_in_thread(response: Message, version: int) -> EncodedMessage:
 
 
 class EncodedResponses:
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, image: CurrentImage) -> None:
         self._image = image
         self._made_of = image()
         self._made: dict[Hashable, asyncio.Task[EncodedMessage]] = {}

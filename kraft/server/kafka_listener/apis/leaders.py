@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import CurrentImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
@@ -19,7 +19,7 @@ NO_LEADER: Final = (-1, -1)
 class Leaders:
     """Topic names, leaders and addresses for the clients of one listener; addresses are those of `listener`."""
 
-    def __init__(self, image: Callable[[], MetadataImage], listener: str) -> None:
+    def __init__(self, image: CurrentImage, listener: str) -> None:
         self._image = image
         self._listener = listener
 
