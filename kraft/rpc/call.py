@@ -15,11 +15,24 @@ from msgspec import Struct
 
 from kraft.log.format.record_batch import Buffer
 from kraft.model.request_context import RequestContext
-from kraft.rpc.mapping import Mapping
+from kraft.rpc.mapping import Mapping, Parse, Serialize
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Value = TypeVar("Value")
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers a request, or raises Refusal to refuse it as a whole."""
+
+ServerStreamHandler = Callable[[Request], AsyncGenerator[Response, None]]
+
+StreamHandler = Callable[[Request], Awaitable[Response | None]]
+"""Does what must happen in order before it returns its awaitable; None is no response."""
+
+ExchangeHandler = Callable[[Request], Awaitable[Callable[[], Response]]]
+"""Its result makes the response, when the stream can send it: so each stream has one response in memory, however many
+are ready.
+"""
 
 
 class Served(Struct, frozen=True):
@@ -35,10 +48,10 @@ class MessageCodec(Protocol[Value]):
     """Converts values to messages and back; a message is what gRPC parses and serializes."""
 
     @property
-    def parse(self) -> Callable[[bytes], Any]: ...
+    def parse(self) -> Parse: ...
 
     @property
-    def serialize(self) -> Callable[[Any], bytes]: ...
+    def serialize(self) -> Serialize: ...
 
     def to_message(self, value: Value, /) -> Any: ...
 
@@ -54,8 +67,8 @@ class Packed(Generic[Value]):
         self.pieces = pieces
         self.to_value = unpack
         # Bytes stay the same object.
-        self.parse: Callable[[bytes], bytes] = bytes
-        self.serialize: Callable[[bytes], bytes] = bytes
+        self.parse: Parse = bytes
+        self.serialize: Serialize = bytes
 
     def to_message(self, value: Value) -> bytes:
         return b"".join(self.pieces(value))
@@ -92,7 +105,7 @@ class _OfMessages(_Declaration[Request, Response]):
 class Call(_OfMessages[Request, Response]):
     """A unary call: one request, one response."""
 
-    def served_by(self, handler: Callable[[Request], Awaitable[Response]]) -> Served:
+    def served_by(self, handler: Handler[Request, Response]) -> Served:
         return Served(self, handler)
 
     def served_in_context_by(
@@ -105,15 +118,14 @@ class Call(_OfMessages[Request, Response]):
 class ServerStream(_OfMessages[Request, Response]):
     """A call with one request, and responses until either end ends it."""
 
-    def served_by(self, handler: Callable[[Request], AsyncGenerator[Response, None]]) -> Served:
+    def served_by(self, handler: ServerStreamHandler[Request, Response]) -> Served:
         return Served(self, handler)
 
 
 class Stream(_OfMessages[Request, Response]):
     """A bidirectional call: requests in order, and responses in the same order."""
 
-    def served_by(self, handler: Callable[[Request], Awaitable[Response | None]]) -> Served:
-        """Bind the handler. It does what must happen in order before it returns its awaitable; None is no response."""
+    def served_by(self, handler: StreamHandler[Request, Response]) -> Served:
         return Served(self, handler)
 
 
@@ -125,10 +137,7 @@ class Exchange(_Declaration[Request, Response]):
         self.response: Packed[Response]
         super().__init__(service, name, request, response)
 
-    def served_by(self, handler: Callable[[Request], Awaitable[Callable[[], Response]]]) -> Served:
-        """Bind the handler. Its result makes the response, when the stream can send it: so each stream has one response
-        in memory, however many are ready.
-        """
+    def served_by(self, handler: ExchangeHandler[Request, Response]) -> Served:
         return Served(self, handler)
 
 

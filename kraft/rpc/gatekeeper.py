@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -28,14 +28,13 @@ from kraft.rpc.introductions import (
     SessionForgotten,
     Unintroduced,
 )
+from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 from kraft.rpc.received_messages import OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
+from kraft.rpc.services import Context, MethodHandler
 
 log = structlog.get_logger()
-
-Context = grpc.aio.ServicerContext[Any, Any]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 CHALLENGE_METHOD: Final = "/kraft.v1.Membership/Challenge"
 REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
@@ -69,7 +68,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._message_bytes_max = message_bytes_max
         self._refusals = refusals
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
-        self._checked_handlers: dict[str, Handler] = {}
+        self._checked_handlers: dict[str, MethodHandler] = {}
         self.received = ReceivedMessages()
 
     @property
@@ -84,9 +83,9 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    ) -> MethodHandler | None:
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None:
@@ -127,7 +126,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._sessions.admit(introduction)
         return introduction
 
-    def _refusing(self, error: Unintroduced) -> Handler:
+    def _refusing(self, error: Unintroduced) -> MethodHandler:
         """Return a handler that refuses a call of any kind without reading its content."""
 
         async def refuse(_requests: object, context: Context) -> None:
@@ -140,7 +139,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
-    def _unimplemented(self) -> Handler:
+    def _unimplemented(self) -> MethodHandler:
         """Return a handler that answers as gRPC does for a method that is not served, and counts the call."""
 
         async def refuse(_requests: object, context: Context) -> None:
@@ -149,7 +148,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
-    def _checked(self, method: str, handler: Any) -> Handler:
+    def _checked(self, method: str, handler: Any) -> MethodHandler:
         """Return the handler, guarded against messages that cannot be decoded, and with its messages counted.
 
         A stream's handler reads its messages itself and handles their DecodeError. The message of any other call is
@@ -236,10 +235,7 @@ def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
 
 
-Decode = Callable[[bytes], Any]
-
-
-def _within(bytes_max: int | None, decode: Decode) -> Decode:
+def _within(bytes_max: int | None, decode: Parse) -> Parse:
     if bytes_max is None:
         return decode
 
@@ -255,7 +251,7 @@ class _Messages:
     """The messages of one call, counted and decoded as they come."""
 
     def __init__(
-        self, messages: AsyncIterator[bytes], decode: Decode, call: OpenCall, received: ReceivedMessages
+        self, messages: AsyncIterator[bytes], decode: Parse, call: OpenCall, received: ReceivedMessages
     ) -> None:
         self._messages = messages
         self._decode = decode
@@ -277,8 +273,8 @@ def _stream_handler(
     answer: Callable[[Any, Context], Any],
     opened: Callable[[AsyncIterator[bytes], Context], AbstractAsyncContextManager[_Messages]],
     begin: Callable[[_Messages, Context], Awaitable[Any]],
-    serialize: Callable[[Any], bytes],
-) -> Handler:
+    serialize: Serialize,
+) -> MethodHandler:
     """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
 
     async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:

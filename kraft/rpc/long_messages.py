@@ -6,11 +6,10 @@ Each element of a message takes microseconds in each of these, and each MiB of i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kraft.rpc.call import MessageCodec
-from kraft.rpc.mapping import Mapping
+from kraft.rpc.mapping import Mapping, Parse, Serialize
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
 from kraft.rpc.value_elements import count_value_elements
@@ -44,7 +43,7 @@ class LongMessage(NamedTuple):
     data: bytes
 
 
-def receiving(codec: MessageCodec[Any]) -> Callable[[bytes], Any]:
+def receiving(codec: MessageCodec[Any]) -> Parse:
     """Return what decodes a message as it arrives, unless it is long. Raises DecodeError."""
     if not isinstance(codec, Mapping):
         return codec.parse
@@ -98,7 +97,7 @@ async def to_message(codec: MessageCodec[Value], value: Value, received: Any = N
     return codec.to_message(value)
 
 
-def sending(codec: MessageCodec[Any]) -> Callable[[Any], bytes]:
+def sending(codec: MessageCodec[Any]) -> Serialize:
     """Return what encodes a message, or passes one that is encoded already."""
     serialize = codec.serialize
     return lambda message: message if isinstance(message, bytes) else serialize(message)

@@ -37,6 +37,11 @@ from kraft.wire.versions import VERSION_MAX
 Value = TypeVar("Value")
 WireMessage = TypeVar("WireMessage", bound=Message)
 
+Parse = Callable[[bytes], Any]
+"""Returns the message that was serialized. Raises DecodeError."""
+
+Serialize = Callable[[Any], bytes]
+
 
 class Mapping(Generic[Value, WireMessage]):
     """Mapping between one type of values and one message type."""

@@ -16,6 +16,7 @@ import grpc.aio
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, Exchange, MessageCodec, ServerStream, Stream
 from kraft.rpc.connection_failures import UNKNOWN_HOST, connection_failure, is_not_grpc, is_refused
+from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
 Request = TypeVar("Request")
@@ -194,7 +195,7 @@ class CallStream(Generic[Request, Response]):
         return Unreachable(self.address, "the stream is closed")
 
 
-def _codecs(call: AnyCall) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+def _codecs(call: AnyCall) -> tuple[Serialize, Parse]:
     return call.request.serialize, call.response.parse
 
 

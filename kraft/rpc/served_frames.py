@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
 from kraft.log.format.record_batch import Buffer
-from kraft.rpc.call import Exchange, Served
+from kraft.rpc.call import Exchange, ExchangeHandler, Served
 from kraft.rpc.frame_connection import FrameConnection
 from kraft.rpc.frame_exchange import HELLO_VERSION, admitting, connection_method, read_hello
 from kraft.rpc.gatekeeper import Gatekeeper
@@ -68,7 +68,7 @@ class _ServedConnection:
     def __init__(
         self,
         exchange: Exchange[Any, Any],
-        handler: Callable[[Any], Awaitable[Callable[[], Any]]],
+        handler: ExchangeHandler[Any, Any],
         peer: str,
         refusals: RefusalLog,
         ended: Callable[[_ServedConnection], None],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, assert_never
 
@@ -18,7 +18,18 @@ from google.protobuf.message import DecodeError
 
 from kraft.model.errors import Refusal
 from kraft.model.request_context import RequestContext
-from kraft.rpc.call import Call, Exchange, MessageCodec, Served, ServerStream, Stream
+from kraft.rpc.call import (
+    Call,
+    Exchange,
+    ExchangeHandler,
+    Handler,
+    MessageCodec,
+    Served,
+    ServerStream,
+    ServerStreamHandler,
+    Stream,
+    StreamHandler,
+)
 from kraft.rpc.long_messages import receiving, sending, to_message, value_of
 from kraft.rpc.peers import CLIENT_ID, MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
@@ -131,9 +142,7 @@ def _request_context(context: Context, version: int) -> RequestContext:
     )
 
 
-def _streaming(
-    stream: ServerStream[Request, Response], handler: Callable[[Request], AsyncGenerator[Response, None]]
-) -> Any:
+def _streaming(stream: ServerStream[Request, Response], handler: ServerStreamHandler[Request, Response]) -> Any:
     async def answer(message: Any, context: Context) -> AsyncIterator[Any]:
         request = await read_value(stream.request, message, context)
         async with aclosing(handler(request)) as responses:
@@ -145,7 +154,7 @@ def _streaming(
 
 def _in_order(
     stream: Stream[Request, Response],
-    handler: Callable[[Request], Awaitable[Response | None]],
+    handler: StreamHandler[Request, Response],
     in_progress: RequestsInProgress,
 ) -> Any:
     async def answer(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
@@ -157,7 +166,7 @@ def _in_order(
 
 def _exchanging(
     exchange: Exchange[Request, Response],
-    handler: Callable[[Request], Awaitable[Callable[[], Response]]],
+    handler: ExchangeHandler[Request, Response],
     in_progress: RequestsInProgress,
 ) -> Any:
     async def answer(frames: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
@@ -233,7 +242,7 @@ class _Unanswered(Generic[Response]):
     async def begin_all(
         self,
         requests: AsyncIterator[Request],
-        begin: Callable[[Request], Awaitable[Response]],
+        begin: Handler[Request, Response],
         begun: Callable[[asyncio.Future[Response] | None], Awaitable[None]],
     ) -> None:
         """Begin requests as they arrive; `begun` gets the future of each response, and None at the end."""
@@ -266,7 +275,7 @@ async def _read_to_the_end(reading: asyncio.Task[None], context: Context) -> Non
 
 async def in_order(
     requests: AsyncIterator[Request],
-    begin: Callable[[Request], Awaitable[Response | None]],
+    begin: StreamHandler[Request, Response],
     context: Context,
     in_progress: RequestsInProgress,
 ) -> AsyncIterator[Response]:
@@ -291,7 +300,7 @@ async def in_order(
 
 async def as_ready(
     requests: AsyncIterator[Request],
-    begin: Callable[[Request], Awaitable[Response]],
+    begin: Handler[Request, Response],
     context: Context,
     in_progress: RequestsInProgress,
 ) -> AsyncIterator[Response]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
-from kraft.rpc.call import AnyCall
+from kraft.rpc.call import AnyCall, Handler
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide
 from kraft.server.kafka_listener.requests import Api as KafkaApi
@@ -20,9 +20,6 @@ from kraft.wire.versions import NO_VERSION, Versions
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-
-Handler = Callable[[Request], Awaitable[Response]]
-"""Answers a request, or raises Refusal to refuse it as a whole."""
 
 
 class DecidedBy(Enum):

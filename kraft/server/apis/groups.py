@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.rpc.call import Handler
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -20,7 +21,7 @@ from kraft.rpc.group_calls import (
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
-from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups

@@ -9,8 +9,7 @@ from kraft.metadata.config_decisions import NodeConfigs
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
-from kraft.rpc.call import Call
-from kraft.server.apis.api import Handler
+from kraft.rpc.call import Call, Handler
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide, Side
 

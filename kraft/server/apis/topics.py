@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.topic_deletion import delete_topics
+from kraft.rpc.call import Handler
 from kraft.rpc.calls import METADATA
 from kraft.rpc.topic_calls import (
     CREATE_PARTITIONS,
@@ -14,7 +15,7 @@ from kraft.rpc.topic_calls import (
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TOPICS,
 )
-from kraft.server.apis.api import Api, DecidedBy, Handler, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
 from kraft.server.apis.sides import Side
