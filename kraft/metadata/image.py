@@ -231,6 +231,9 @@ EMPTY_IMAGE = MetadataImage()
 CurrentImage = Callable[[], MetadataImage]
 """Returns the image that is current: what a broker has applied, or a controller has committed."""
 
+CurrentIndex = Callable[[], int]
+"""Returns the index of the last metadata entry in it."""
+
 ImageCondition = Callable[[MetadataImage], bool]
 """Returns whether something is true of an image."""
 

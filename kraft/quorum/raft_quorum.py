@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
 import structlog
 
+from kraft.model.callbacks import Callback, Fatal
 from kraft.model.errors import KraftError
 from kraft.quorum import command
 from kraft.quorum.apply_queue import ApplyQueue
@@ -48,9 +48,6 @@ log = structlog.get_logger(__name__)
 
 CLOCK_SLACK_S: Final = 0.001
 """The engine reads another clock than the event loop; without slack it would often be called just before its time."""
-
-Fatal = Callable[[str], None]
-"""Ends the process, not necessarily at once: the voter has already stopped taking part when this is called."""
 
 
 class RaftQuorum:
@@ -182,7 +179,7 @@ class RaftQuorum:
         keep, snapshot = self._snapshots.keep, incoming.snapshot
         self._resources.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
 
-    def _snapshot_kept(self, incoming: ArrivedSnapshot, kept: Future[Callable[[], None]]) -> None:
+    def _snapshot_kept(self, incoming: ArrivedSnapshot, kept: Future[Callback]) -> None:
         self._incoming = None
         if self._parts is None or self._failed:
             return
@@ -194,7 +191,7 @@ class RaftQuorum:
         self._parts.transport.snapshot_installed(incoming.sender, incoming.term, incoming.snapshot.id.index)
         self._schedule_step()
 
-    def _restore(self, snapshot: Snapshot, restore: Callable[[], None]) -> None:
+    def _restore(self, snapshot: Snapshot, restore: Callback) -> None:
         assert self._parts is not None, "called between start and stop"
         index, term = snapshot.id.index, snapshot.id.term
         if index <= self._parts.engine.raftLastApplied:

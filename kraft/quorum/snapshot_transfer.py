@@ -8,12 +8,13 @@ not respond, and the leader sends it again after a pause.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
 
+from kraft.model.callbacks import Callback
 from kraft.quorum.messages import BadMessage, SnapshotPart, size_bytes
 from kraft.quorum.snapshots import Snapshot, SnapshotId
 
@@ -40,7 +41,7 @@ class SnapshotKeeper(Protocol):
     def latest(self) -> Snapshot | None:
         """Return a snapshot for a voter that lags; None if none is available now, and the caller asks again soon."""
 
-    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+    def keep(self, snapshot: Snapshot) -> Callback:
         """Store a snapshot, in a thread; durable on return. Raises Corruption and OSError, which end the voter.
 
         The returned function sets the listener to the state of the snapshot. It is called on the event loop, and only

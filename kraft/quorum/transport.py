@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 from pysyncobj.transport import Transport
 
+from kraft.model.callbacks import Callback
 from kraft.quorum.admission import Learners
 from kraft.quorum.candidacy import FirstContacts, LeaderWatch, PreVotes
 from kraft.quorum.config import QuorumConfig
@@ -80,7 +81,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self._learners = Learners(self.acknowledgements)
-        self.append_barrier: Callable[[], None] = _append_nothing
+        self.append_barrier: Callback = _append_nothing
         """Makes this voter, while it leads, append an entry soon."""
         self.resend_wanted = False
         """True if a follower asked for entries again. The engine alone would answer only in its next append period."""

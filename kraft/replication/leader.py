@@ -16,7 +16,7 @@ of the committed records. Three rules keep committed records safe in every elect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult, IsrMember
+from kraft.model.callbacks import BrokerCondition
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.model.produce import ACKS_ALL
@@ -113,7 +114,7 @@ class PartitionLeader:
         broker_id: BrokerId,
         broker_epoch: BrokerEpoch,
         now_ms: int,
-        is_active: Callable[[BrokerId], bool],
+        is_active: BrokerCondition,
     ) -> None:
         """`state` comes from the metadata and has this broker as the leader.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.log.format.record_batch import Buffer
+from kraft.model.callbacks import Callback, OnFailure
 
 SIZE_BYTES: Final = 4
 SCRATCH_BYTES: Final = 64 * 1024
@@ -34,9 +35,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         *,
         frame_bytes_max: int,
         received: Callable[[Buffer], None],
-        ended: Callable[[str], None],
-        may_write: Callable[[], None],
-        unreadable: Callable[[str], None] | None = None,
+        ended: OnFailure,
+        may_write: Callback,
+        unreadable: OnFailure | None = None,
     ) -> None:
         """`may_write` is called when the other end has read what filled the connection before.
 

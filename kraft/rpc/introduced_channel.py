@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.rpc import introductions
 from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, Introduction
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
@@ -113,7 +114,7 @@ class ConnectionIntroduction(Struct, frozen=True):
 
     header: str
     proof: bytes
-    forget: Callable[[], None]
+    forget: Callback
     """To be called when the other end does not know the session; the next introduction opens another one."""
 
 

@@ -6,12 +6,14 @@ bytes around messages, for which an allowance counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import Struct
+
+from kraft.model.callbacks import Callback
 
 CALL_BYTES: Final = 1_024
 """Allowance for the headers of a call."""
@@ -92,7 +94,7 @@ class Received(Struct, frozen=True, kw_only=True):
 class ReceivedMessages:
     """Counts for one listener. A peer is gRPC's text for the address of the other end."""
 
-    def __init__(self, flood_began: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, flood_began: Callback = lambda: None) -> None:
         self.flood_began = flood_began
         """Called when a connection has too many calls without a message."""
 

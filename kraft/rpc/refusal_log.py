@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
 
 import structlog
+
+from kraft.model.callbacks import NowMs
 
 log = structlog.get_logger()
 
@@ -26,7 +27,7 @@ _NUMBER: Final = re.compile(r"\d+")
 class RefusalLog:
     """Limits the log lines about refused peers; a line counts the refusals that were not logged before it."""
 
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, monotonic_ms: NowMs) -> None:
         self._monotonic_ms = monotonic_ms
         self._period_began_ms = 0
         self._logged: set[tuple[str, str]] = set()

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import structlog
 
 from kraft.log.disk import lacks_files
+from kraft.model.callbacks import NowS
 
 log = structlog.get_logger()
 
@@ -36,7 +37,7 @@ class SpareFiles:
         self,
         count: int = SPARE_FILES,
         sleep: Callable[[float], None] = time.sleep,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: NowS = time.monotonic,
     ) -> None:
         self._count = count
         self._sleep = sleep

@@ -21,6 +21,7 @@ from unittest.mock import patch
 import structlog
 from pysyncobj import syncobj
 
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import Corruption
 from kraft.quorum import engine, journal_segments
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
@@ -31,7 +32,7 @@ from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
-from kraft.quorum.raft_quorum import Fatal, RaftQuorum
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.voter_resources import VoterResources
 from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop

@@ -18,7 +18,7 @@ from kraft.client.cluster.network import Network
 from kraft.client.model.arguments import checked_partitions
 from kraft.client.model.errors import ClientClosed, SubscriptionConflict
 from kraft.client.model.settings import LOCAL_BROKER, ConsumerSettings, settings_of
-from kraft.client.model.subscription import Callback, Subscription, subscription_to
+from kraft.client.model.subscription import RebalanceCallback, Subscription, subscription_to
 from kraft.client.model.values import ConsumerRecord, PartitionColumns
 from kraft.client.sans_io.batches import records_of
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
@@ -104,9 +104,9 @@ class Consumer:
         topics: str | Iterable[str] = (),
         *,
         pattern: str | re.Pattern[str] | None = None,
-        on_assigned: Callback | None = None,
-        on_revoked: Callback | None = None,
-        on_lost: Callback | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
         """Read the partitions of these topics that the group gives to this consumer; replaces what was subscribed to.
 

@@ -21,7 +21,7 @@ from kraft.client.cluster.network import Network
 from kraft.client.model.errors import SubscriptionConflict
 from kraft.client.model.group_offsets import Offsets
 from kraft.client.model.settings import ConsumerSettings
-from kraft.client.model.subscription import Callback, Subscription
+from kraft.client.model.subscription import RebalanceCallback, Subscription
 from kraft.client.model.values import GroupMetadata, OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember
@@ -226,7 +226,7 @@ class OwnGroup:
         return (self._callbacks and self._callbacks()) or Subscription()
 
     async def _call(
-        self, callback: Callback | None, partitions: list[TopicPartition], membership: GroupMembership
+        self, callback: RebalanceCallback | None, partitions: list[TopicPartition], membership: GroupMembership
     ) -> None:
         if callback is None:
             return

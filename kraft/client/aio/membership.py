@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
@@ -11,6 +10,7 @@ from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.group.member import CoordinatorRequest, GroupRequest, GroupResponse, MemberMachine
+from kraft.model.callbacks import Callback
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
 from kraft.rpc.group_calls import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -45,7 +45,7 @@ class GroupMembership:
         metadata: MetadataCache,
         settings: ConsumerSettings,
         clock: Clock,
-        notify: Callable[[], None],
+        notify: Callback,
     ) -> None:
         """`notify` is called when something has changed that a poll acts on."""
         self.member = member

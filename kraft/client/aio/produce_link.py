@@ -13,6 +13,7 @@ from msgspec import Struct
 from kraft.client.cluster.connections import ProduceStream
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.sans_io.send_buffer import Attempt
+from kraft.model.callbacks import Callback
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -38,7 +39,7 @@ class LinkEvents(Struct, frozen=True, kw_only=True):
     answered: Callable[[Attempt, ProducePartitionResult], None]
     sent: Callable[[Attempt], None]
     lost: Callable[[Attempt, str], None]
-    has_room: Callable[[], None]
+    has_room: Callback
 
 
 class ProduceLink:

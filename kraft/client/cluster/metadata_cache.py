@@ -8,7 +8,6 @@ A leader is replaced only by one of a newer epoch, so that a broker that lags ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -21,8 +20,9 @@ from kraft.client.cluster.connections import Connections
 from kraft.client.model.arguments import checked_topic
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.settings import ClientSettings
-from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.backoff import Backoff, Chance
 from kraft.metadata.metadata_requests import metadata_of
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import TopicPartition
 from kraft.rpc.calls import METADATA
@@ -55,9 +55,7 @@ class _CachedTopic:
 class MetadataCache:
     """Metadata shared by all tasks of one client, which run on one event loop."""
 
-    def __init__(
-        self, connections: Connections, settings: ClientSettings, clock: Clock, chance: Callable[[], float]
-    ) -> None:
+    def __init__(self, connections: Connections, settings: ClientSettings, clock: Clock, chance: Chance) -> None:
         self._connections = connections
         self._settings = settings
         longest_ms = max(settings.retry_backoff_ms, min(settings.retry_backoff_max_ms, REFRESH_BACKOFF_MAX_MS))
@@ -84,7 +82,7 @@ class MetadataCache:
         self._is_closed = False
         self.trouble = ""
         """The reason why the last refresh failed; empty if it succeeded."""
-        self.on_refresh: Callable[[], None] = lambda: None
+        self.on_refresh: Callback = lambda: None
         """Called after every refresh in the background, also after one that failed."""
 
     # --- look-ups ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from msgspec import Struct
 from kraft.metadata.topic_names import check_topic_name
 from kraft.model.ids import TopicPartition
 
-Callback: TypeAlias = Callable[[list[TopicPartition]], Awaitable[None] | None]
+RebalanceCallback: TypeAlias = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """Gets the partitions that are assigned, revoked or lost. Runs inside a poll, which waits for it."""
 
 
@@ -20,9 +20,9 @@ class Subscription(Struct, frozen=True, kw_only=True, weakref=True):
 
     topics: frozenset[str] = frozenset()
     pattern: str = ""
-    on_assigned: Callback | None = None
-    on_revoked: Callback | None = None
-    on_lost: Callback | None = None
+    on_assigned: RebalanceCallback | None = None
+    on_revoked: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
     """`on_revoked` is called if there is none."""
 
     @property
@@ -43,9 +43,9 @@ def subscription_to(
     topics: str | Iterable[str],
     pattern: str | re.Pattern[str] | None,
     *,
-    on_assigned: Callback | None,
-    on_revoked: Callback | None,
-    on_lost: Callback | None,
+    on_assigned: RebalanceCallback | None,
+    on_revoked: RebalanceCallback | None,
+    on_lost: RebalanceCallback | None,
 ) -> Subscription:
     """Return the subscription. Raises ValueError if it names nothing, and INVALID_TOPIC_EXCEPTION for a wrong name."""
     given = listed_topics(topics)

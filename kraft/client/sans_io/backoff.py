@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+Chance = Callable[[], float]
+"""Returns a random number from 0 to 1."""
+
 
 class Backoff(Struct, frozen=True, kw_only=True):
     """Exponential backoff from `first_ms` to `max_ms`, with a fifth of jitter so that clients do not retry together."""
@@ -16,8 +19,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
     max_ms: int
     """retry.backoff.max.ms"""
 
-    chance: Callable[[], float]
-    """Returns a random number from 0 to 1."""
+    chance: Chance
 
     def delay_ms(self, failures: int) -> int:
         """Return the pause after this many failures in a row (at least 1)."""

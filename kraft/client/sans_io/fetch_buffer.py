@@ -11,7 +11,7 @@ read: after an unclean election the leader's log may lack records that were read
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from kraft.client.model.arguments import checked_number, checked_partition
 from kraft.client.model.errors import LogTruncated, describe_truncation
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import FoundOffset
-from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.backoff import Backoff, Chance
 from kraft.client.sans_io.partition_state import FetchedChunk, PartitionState
 from kraft.log.format.record_batch import BatchHeader, read_header, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal, error_code
@@ -61,7 +61,7 @@ class SentCheck(Struct, frozen=True):
 class FetchBuffer:
     """The states of one consumer."""
 
-    def __init__(self, settings: ConsumerSettings, chance: Callable[[], float]) -> None:
+    def __init__(self, settings: ConsumerSettings, chance: Chance) -> None:
         self._settings = settings
         self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
         self._states: dict[TopicPartition, PartitionState] = {}

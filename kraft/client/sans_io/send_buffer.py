@@ -17,7 +17,7 @@ transaction cannot be committed any more: it is given up, and nothing is sent or
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from msgspec import Struct
 from kraft.client.model.errors import ClientClosed, DeliveryTimeout, TransactionAborted
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.model.values import Delay
-from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.backoff import Backoff, Chance
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.sans_io.send_queue import Awaited, SendQueue
@@ -73,7 +73,7 @@ BatchOutcome = Delivered | Failed
 class SendBuffer:
     """The queues of one producer."""
 
-    def __init__(self, settings: ProducerSettings, chance: Callable[[], float]) -> None:
+    def __init__(self, settings: ProducerSettings, chance: Chance) -> None:
         self._settings = settings
         self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
         self._queues: dict[TopicPartition, SendQueue] = {}

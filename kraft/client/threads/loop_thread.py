@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from kraft.client.model.errors import ClientClosed
+from kraft.model.callbacks import Callback
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -104,12 +105,12 @@ class CallingThread:
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
-        self._calls: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._calls: list[SimpleQueue[Callback | None]] = []
         """For each coroutine that is waited for, the callbacks to run; None once it has ended."""
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run the coroutine and return its result, as `LoopThread.run` does. A callback may run another coroutine."""
-        calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        calls: SimpleQueue[Callback | None] = SimpleQueue()
         self._calls.append(calls)
         try:
             future = self._thread.start(work)

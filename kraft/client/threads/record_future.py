@@ -20,7 +20,7 @@ _guard = threading.RLock()
 finalizer, may use futures in a thread that holds it."""
 
 log = logging.getLogger("kraft.client")
-Callback = Callable[[Future[RecordMetadata]], object]
+DoneCallback = Callable[[Future[RecordMetadata]], object]
 
 
 class RecordFuture(Future[RecordMetadata]):
@@ -36,8 +36,8 @@ class RecordFuture(Future[RecordMetadata]):
     _stored: StoredRecords
     _row: int
     _has_condition = False
-    _callback: Callback | None = None
-    _further_callbacks: list[Callback] | None = None
+    _callback: DoneCallback | None = None
+    _further_callbacks: list[DoneCallback] | None = None
 
     def __init__(self) -> None:
         """Leave out what Future.__init__ makes: attributes of the class stand for it, and `__getattr__`."""
@@ -80,7 +80,7 @@ class RecordFuture(Future[RecordMetadata]):
             check_may_wait()
         return super().exception(timeout)
 
-    def add_done_callback(self, fn: Callback) -> None:
+    def add_done_callback(self, fn: DoneCallback) -> None:
         with _guard:
             if self._state is not _FINISHED:
                 if self._callback is None:
@@ -105,7 +105,7 @@ class RecordFuture(Future[RecordMetadata]):
         for each in further or ():
             self._call(each)
 
-    def _call(self, callback: Callback) -> None:
+    def _call(self, callback: DoneCallback) -> None:
         try:
             callback(self)
         except BaseException as error:

@@ -15,7 +15,7 @@ The rules are those of Kafka's Cleaner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import compress
 from operator import eq
@@ -43,6 +43,7 @@ from kraft.log.segment.segment import RELATIVE_OFFSET_MAX
 from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.log.segment.time_index import TimeIndex
 from kraft.log.topic_config import NEVER, SEGMENT_BYTES_MAX, TopicConfig
+from kraft.model.callbacks import CountBytes
 from kraft.model.errors import Corruption, InvalidBatch, KraftError
 from kraft.model.ids import Offset
 
@@ -69,7 +70,7 @@ def clean(
     now_ms: int,
     map_bytes_max: int,
     active_producers: Mapping[int, int],
-    on_progress: Callable[[int], None],
+    on_progress: CountBytes,
     aborted: Sequence[AbortedEntries],
 ) -> CleaningResult:
     """Write the cleaned groups of the plan beside the log. Only reads the log, so it may run in any thread.
@@ -106,7 +107,7 @@ class _Cleaning:
         now_ms: int,
         offset_map: OffsetMap,
         active_producers: Mapping[int, int],
-        on_progress: Callable[[int], None],
+        on_progress: CountBytes,
         aborted: Sequence[AbortedEntries],
     ) -> None:
         self._disk = disk
@@ -302,7 +303,7 @@ class _Cleaning:
 
 
 def _read_batches(
-    file: File, segment: SegmentFacts, on_progress: Callable[[int], None]
+    file: File, segment: SegmentFacts, on_progress: CountBytes
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the batches, read buffer by buffer; a buffer grows for a larger batch."""
     position = 0
@@ -353,7 +354,7 @@ def _check_offsets(header: BatchHeader, least: int, end: int) -> None:
 class _Output:
     """The cleaned file of one group: written through a buffer, durable after `finish`."""
 
-    def __init__(self, disk: Disk, path: str, on_progress: Callable[[int], None], paths: list[str]) -> None:
+    def __init__(self, disk: Disk, path: str, on_progress: CountBytes, paths: list[str]) -> None:
         self._file = disk.open(path, create=True)
         paths.append(path)
         self._path = path

@@ -33,6 +33,7 @@ from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapsho
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
 from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
 from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.model.callbacks import CountBytes
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
@@ -76,7 +77,7 @@ def verify_partition(
     *,
     decode_records: bool = True,
     was_closed: bool = False,
-    read_bytes: Callable[[int], None] = lambda _: None,
+    read_bytes: CountBytes = lambda _: None,
 ) -> VerifiedPartition:
     """Verify the directory. `read_bytes` is called with the size of each read of a `.log` before it is done.
 
@@ -93,7 +94,7 @@ class _DirectoryCheck:
         directory: str,
         decode_records: bool,
         was_closed: bool,
-        read_bytes: Callable[[int], None],
+        read_bytes: CountBytes,
     ) -> None:
         self._disk = disk
         self._directory = directory

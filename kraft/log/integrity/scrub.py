@@ -16,6 +16,7 @@ from msgspec import Struct
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, decode_batch_columns, read_header
 from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.model.callbacks import CountBytes
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
@@ -66,7 +67,7 @@ def scrub_segment(
     expected: Expected,
     *,
     decode_records: bool = False,
-    read_bytes: Callable[[int], None],
+    read_bytes: CountBytes,
     batch_read: Callable[[int, BatchHeader], None] = lambda _position, _header: None,
 ) -> ScrubbedSegment:
     """Read the whole file and return what is wrong.
@@ -104,7 +105,7 @@ class _Scrub:
         path: str,
         expected: Expected,
         decode_records: bool,
-        read_bytes: Callable[[int], None],
+        read_bytes: CountBytes,
         batch_read: Callable[[int, BatchHeader], None],
     ) -> None:
         self._file = file

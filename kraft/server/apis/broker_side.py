@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId, LogDirectory
 from kraft.server.apis.sides import Side
 from kraft.server.cluster.controller_client import ControllerClient
@@ -42,7 +43,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """Returns why appends to a directory are refused; empty while they are not."""
 
     awaited_replicas: AwaitedReplicasHandler
-    records_deleted: Callable[[], None]
+    records_deleted: Callback
     """Called after DeleteRecords, so that whole segments can be removed at once."""
 
     transactions: TransactionsHandler

@@ -9,10 +9,10 @@ from msgspec import Struct
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.config_decisions import NodeConfigs
 from kraft.metadata.group_configs import GroupDefaults
-from kraft.metadata.image import CurrentImage, MetadataImage
+from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model.callbacks import BrokerCondition
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.ids import BrokerId
 from kraft.runtime.entropy import Entropy
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
@@ -28,7 +28,7 @@ class Side(Struct, frozen=True, kw_only=True):
     image: CurrentImage
     """The metadata that this broker has applied, or that is committed."""
 
-    index: Callable[[], int]
+    index: CurrentIndex
     """Index of the last entry in it."""
 
     entropy: Entropy
@@ -48,7 +48,7 @@ class ControllerSide(Side, frozen=True, kw_only=True):
 
     decisions: Decisions
     features_of_others: FeaturesOfOthers
-    has_live_session: Callable[[BrokerId], bool]
+    has_live_session: BrokerCondition
     describe_quorum: Callable[[DescribeQuorumRequest], Awaitable[QuorumDescription]]
 
     def new_topic_defaults(self, image: MetadataImage) -> ControllerDefaults:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final, Protocol
 from uuid import UUID
@@ -12,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.image import ImageCondition, MetadataImage
+from kraft.metadata.image import CurrentIndex, ImageCondition, MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
@@ -231,7 +230,7 @@ class BrokerLifecycle:
             return 0
         return round(1_000 * (asyncio.get_running_loop().time() - self._controller_lost_at_s))
 
-    async def shut_down(self, metadata_index: Callable[[], int]) -> None:
+    async def shut_down(self, metadata_index: CurrentIndex) -> None:
         """Ask the controller to move this broker's leaderships away; return when that is done or has failed."""
         loop = asyncio.get_running_loop()
         began = answered = loop.time()

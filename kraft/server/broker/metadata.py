@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.callbacks import OnFailure
 from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
@@ -36,7 +37,7 @@ class BrokerMetadata:
         *,
         own_controller: Sequence[Served],
         publish: Publish,
-        directory_failed: Callable[[str], None],
+        directory_failed: OnFailure,
     ) -> None:
         """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
         self.connections = PeerConnections(world.credentials.dial_controller)
@@ -107,7 +108,7 @@ def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> Bro
 
 
 def _snapshots(
-    config: NodeConfig, cluster_id: str, world: NodeWorld, loader: MetadataLoader, failed: Callable[[str], None]
+    config: NodeConfig, cluster_id: str, world: NodeWorld, loader: MetadataLoader, failed: OnFailure
 ) -> MetadataSnapshots:
     return MetadataSnapshots(
         SnapshotStore(world.disk, str(config.metadata_log_dir / BROKER_SNAPSHOTS)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from uuid import UUID
 
 from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
+from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
@@ -46,7 +46,7 @@ class BrokerTransactions:
         self,
         services: CoordinatorServices,
         *,
-        create_offsets_topic: Callable[[], None],
+        create_offsets_topic: Callback,
         append_group_marker: AppendGroupMarker,
     ) -> None:
         config, world, metadata, logs, waiting_appends = services

@@ -8,10 +8,10 @@ Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.callbacks import NowMs
 from kraft.model.ids import BrokerId
 
 LISTED_ON_MS: Final = 9_000
@@ -21,7 +21,7 @@ LISTED_ON_MS: Final = 9_000
 class FencedLately:
     """The brokers that were fenced recently."""
 
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, monotonic_ms: NowMs) -> None:
         self._monotonic_ms = monotonic_ms
         self._fenced_ms: dict[BrokerId, int] = {}
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from kraft.metadata.image import ImageCondition, MetadataImage
+from kraft.model.callbacks import NowMs
 from kraft.model.ids import BrokerId
 from kraft.server.loop.purgatory import Notifier, Watch
 
@@ -34,7 +35,7 @@ class LostLeaders:
     what is known.
     """
 
-    def __init__(self, monotonic_ms: Callable[[], int], until: Until, without_controller_ms: Callable[[], int]) -> None:
+    def __init__(self, monotonic_ms: NowMs, until: Until, without_controller_ms: Callable[[], int]) -> None:
         """`until` waits for a condition on the applied image, at most for that many seconds.
 
         `without_controller_ms` returns for how long no controller has been active, as far as this broker knows.

@@ -16,6 +16,7 @@ from msgspec import Struct
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.replayed_image import replay_snapshot
 from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.callbacks import NowMs, OnFailure
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import decode_records, encode_records
@@ -95,8 +96,8 @@ class MetadataSnapshots:
         *,
         policy: SnapshotPolicy,
         cluster_id: str,
-        monotonic_ms: Callable[[], int],
-        failed: Callable[[str], None],
+        monotonic_ms: NowMs,
+        failed: OnFailure,
         written: Callable[[int, Sequence[SnapshotId]], None] = lambda index, generations: None,
     ) -> None:
         """`failed` is called with a one-line reason when the disk fails; nothing is written after that. `written` is

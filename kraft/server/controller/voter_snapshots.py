@@ -6,12 +6,13 @@ The quorum's journal keeps all entries after the older of the two snapshots that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import structlog
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback, NowMs, OnFailure
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import GENERATIONS_KEPT, Snapshot, SnapshotId, SnapshotStore
 from kraft.server.cluster.metadata_snapshots import LoadedImage, MetadataSnapshots, SnapshotPolicy, decode_image
@@ -43,8 +44,8 @@ class VoterSnapshots:
         *,
         policy: SnapshotPolicy,
         cluster_id: str,
-        monotonic_ms: Callable[[], int],
-        failed: Callable[[str], None],
+        monotonic_ms: NowMs,
+        failed: OnFailure,
     ) -> None:
         self._store = store
         self._host = host
@@ -118,7 +119,7 @@ class VoterSnapshots:
         finally:
             self._reading = None
 
-    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+    def keep(self, snapshot: Snapshot) -> Callback:
         """Write a received snapshot, in a thread. Returns a function that starts the host from it, in the loop."""
         image = decode_image(snapshot.chunks, snapshot.id.index)
         self._store.write(snapshot.id, snapshot.chunks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 from uuid import UUID
@@ -24,8 +23,9 @@ from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
-from kraft.metadata.image import CurrentImage, MetadataImage
+from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
@@ -75,11 +75,11 @@ class GroupCoordinators:
         *,
         group_settings: GroupShardSettings,
         image: CurrentImage,
-        image_version: Callable[[], int],
+        image_version: CurrentIndex,
         clock: Clock,
         entropy: Entropy,
         waiting_appends: WaitingAppends,
-        fatal: Callable[[str], None],
+        fatal: Fatal,
         executor: Executor | None = None,
     ) -> None:
         """`image` returns the metadata that this broker has applied; later ones have a higher version."""

@@ -8,7 +8,7 @@ minute. They are written in turns of the loop that others share.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, assert_never, cast
 
 import structlog
@@ -25,6 +25,7 @@ from kraft.coordinator.group_events import (
     RebalanceStarted,
 )
 from kraft.coordinator.shard_batches import Happening
+from kraft.model.callbacks import NowMs
 from kraft.server.loop.backlog import Backlog
 
 log = structlog.get_logger()
@@ -59,7 +60,7 @@ class _Progress(Struct, eq=False, kw_only=True):
 
 
 class GroupLog:
-    def __init__(self, backlog: Backlog, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, backlog: Backlog, monotonic_ms: NowMs) -> None:
         self._backlog = backlog
         self._monotonic_ms = monotonic_ms
         self._waiting: deque[tuple[int, Happening]] = deque()

@@ -17,6 +17,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.metadata.machines import machines_of
 from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
@@ -76,7 +77,7 @@ class InternalTopic:
         config: NodeConfig,
         image: CurrentImage,
         controllers: ControllerClient,
-        fatal: Callable[[str], None],
+        fatal: Fatal,
     ) -> None:
         """`plan` returns the topic as it is to be created: `offsets_topic` or `transactions_topic`."""
         self.name = name

@@ -18,6 +18,7 @@ import structlog
 from kraft.coordinator.transactions.markers import PendingMarkers, newly_prepared, pending_markers
 from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions
 from kraft.metadata.image import CurrentImage
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicPartition, numbers_by_topic
 from kraft.rpc.peers import Unreachable
@@ -72,7 +73,7 @@ class _Shard:
 
 
 class MarkerSender:
-    def __init__(self, image: CurrentImage, write: Write, fatal: Callable[[str], None]) -> None:
+    def __init__(self, image: CurrentImage, write: Write, fatal: Fatal) -> None:
         self._image = image
         self._write = write
         self._fatal = fatal

@@ -37,6 +37,7 @@ from kraft.coordinator.shard_refusals import coordinator_unavailable, not_coordi
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
 from kraft.log.topic_config import SEGMENT_BYTES_MAX
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.produce import ACKS_ALL
@@ -102,7 +103,7 @@ class ShardHostServices(Struct, frozen=True, kw_only=True):
     background: Executor
     """Does the `ShardWork` of shards."""
 
-    fatal: Callable[[str], None]
+    fatal: Fatal
     loaded: Callable[[Partition], None] = lambda partition: None
     """Called when the shard of this partition answers requests, and when it was loaded again after a failed write."""
 

@@ -21,8 +21,9 @@ from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, ResolveRegexes
 from kraft.coordinator.groups.replicated import Groups, regexes_in_use, unresolved_regexes
 from kraft.coordinator.name_regex import InvalidRegex, NameRegex
-from kraft.metadata.image import CurrentImage, MetadataImage
+from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.runtime.clock import Clock
@@ -59,10 +60,10 @@ class TopicChanges:
     def __init__(
         self,
         image: CurrentImage,
-        version: Callable[[], int],
+        version: CurrentIndex,
         clock: Clock,
         executor: Executor,
-        fatal: Callable[[str], None],
+        fatal: Fatal,
     ) -> None:
         """`version` is that of the image; `executor` resolves regular expressions."""
         self._image = image

@@ -16,6 +16,7 @@ from kraft.coordinator.transactions.refusals import answered, id_error
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from kraft.rpc.peers import Unreachable
@@ -47,7 +48,7 @@ class _WaitingVerification(NamedTuple):
 
 
 class TransactionVerifier:
-    def __init__(self, image: CurrentImage, ask: Ask, fatal: Callable[[str], None]) -> None:
+    def __init__(self, image: CurrentImage, ask: Ask, fatal: Fatal) -> None:
         self._image = image
         self._ask = ask
         self._fatal = fatal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import structlog
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
@@ -11,6 +9,7 @@ from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
+from kraft.model.callbacks import BrokerCondition
 from kraft.model.ids import BrokerId
 from kraft.server.handlers.decisions import Decisions
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -60,7 +59,7 @@ async def unfence(decisions: Decisions, request: UnfenceBrokerRequest) -> Broker
 
 
 async def unregister(
-    decisions: Decisions, has_live_session: Callable[[BrokerId], bool], request: UnregisterBrokerRequest
+    decisions: Decisions, has_live_session: BrokerCondition, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     response = await decisions.submit(
         lambda image: unregister_broker(image, request, session_is_alive=has_live_session(BrokerId(request.broker_id)))

@@ -6,10 +6,10 @@ Source: KIP-107.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from kraft.metadata.topic_names import check_not_internal
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.server.loop.purgatory import Watch
@@ -32,7 +32,7 @@ UNKNOWN_LOW_WATERMARK: Final = -1
 
 
 class DeleteRecordsHandler:
-    def __init__(self, partitions: Partitions, records_deleted: Callable[[], None]) -> None:
+    def __init__(self, partitions: Partitions, records_deleted: Callback) -> None:
         """`records_deleted` is called after a deletion, so that whole segments can be removed at once."""
         self._partitions = partitions
         self._records_deleted = records_deleted

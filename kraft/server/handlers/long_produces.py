@@ -15,6 +15,7 @@ from itertools import accumulate, islice
 from typing import Any, Final, overload
 
 from kraft.log.format.record_batch import Buffer
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartition
 from kraft.server.replica.waiting_appends import WaitingAppends, internal_error
@@ -110,7 +111,7 @@ class Rest:
         self.later: list[Rest] = []
         """Those that count this one as an earlier rest."""
 
-        self.go_on: Callable[[], None] = lambda: None
+        self.go_on: Callback = lambda: None
         """Called when there is room again."""
 
         self._waiting = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.format.record_stream import UnpackedRecords, unpack_records
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from kraft.model.plain_records import (
@@ -52,9 +52,7 @@ UNPACK_S_MAX: Final = 20.0
 
 
 class PlainRecordsHandler:
-    def __init__(
-        self, produce: ProduceHandler, fetch: FetchHandler, slow_reads: SlowReads, wall_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, produce: ProduceHandler, fetch: FetchHandler, slow_reads: SlowReads, wall_ms: NowMs) -> None:
         self._produce = produce
         self._fetch = fetch
         self._slow_reads = slow_reads

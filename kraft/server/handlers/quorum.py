@@ -6,9 +6,9 @@ While no controller is active, every voter is asked what it knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
+from kraft.model.callbacks import NowMs
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.server.cluster.controller_client import ControllerClient, NoController
@@ -22,7 +22,7 @@ VOTER_WAIT_S: Final = 0.5
 
 
 class QuorumHandler:
-    def __init__(self, controllers: ControllerClient, own_id: int, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, controllers: ControllerClient, own_id: int, wall_ms: NowMs) -> None:
         self._controllers = controllers
         self._own_id = own_id
         self._wall_ms = wall_ms

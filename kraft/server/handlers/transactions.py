@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
@@ -25,6 +25,7 @@ from kraft.coordinator.transactions.queries import ListFilters, describe_transac
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch
 from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.callbacks import Callback, NowMs
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
 from kraft.model.producer_transactions import (
@@ -75,8 +76,8 @@ class TransactionsHandler:
         self,
         coordinators: TransactionCoordinators,
         image: CurrentImage,
-        create_offsets_topic: Callable[[], None],
-        wall_ms: Callable[[], int],
+        create_offsets_topic: Callback,
+        wall_ms: NowMs,
         executor: Executor,
     ) -> None:
         """`create_offsets_topic` begins to create `__consumer_offsets`; `executor` matches ids."""

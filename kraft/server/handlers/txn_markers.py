@@ -16,6 +16,7 @@ from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.recovery.producer_state import ProducerState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.produce import ACKS_ALL
@@ -55,7 +56,7 @@ class TxnMarkersHandler:
         self,
         partitions: Partitions,
         waiting: WaitingAppends,
-        wall_ms: Callable[[], int],
+        wall_ms: NowMs,
         append_group_marker: AppendGroupMarker,
         check_hanging: CheckHanging,
     ) -> None:

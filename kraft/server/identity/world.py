@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from kraft.log.disk import Disk
+from kraft.model.callbacks import Fatal
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.identity.credentials import NodeCredentials
@@ -19,5 +18,5 @@ class NodeWorld(Struct, frozen=True, kw_only=True):
     entropy: Entropy
     disk: Disk
     credentials: NodeCredentials
-    fatal: Callable[[str], None]
+    fatal: Fatal
     """Ends the node, with one line that gives the reason."""

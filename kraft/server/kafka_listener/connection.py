@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.loop.closed_transports import free_closed
@@ -51,7 +52,7 @@ class TakenOver(Exception):
 class Requests(Protocol):
     """Answers the requests of one connection."""
 
-    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+    def when_pipelined(self, go_on: Callback) -> None:
         """Set `go_on`, which is called when `is_pipelined` may have become true."""
 
     def is_pipelined(self, frame: memoryview) -> bool:
@@ -108,7 +109,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
         listener: ListenerSide,
-        make_buffer: Callable[[Callable[[], None]], ReceiveBuffer],
+        make_buffer: Callable[[Callback], ReceiveBuffer],
         make_requests: Callable[[str], Requests],
         limits: ConnectionLimits,
     ) -> None:

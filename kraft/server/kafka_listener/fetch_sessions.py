@@ -13,6 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.loop.budget import Budget
 from kraft.wire.schema.fetch import FetchPartition, PartitionData
@@ -177,4 +178,4 @@ class SharedFetches(Struct, frozen=True):
     waiting: Budget
     """Counts the partitions of all waiting fetches."""
 
-    monotonic_ms: Callable[[], int]
+    monotonic_ms: NowMs

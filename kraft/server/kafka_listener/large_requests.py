@@ -8,9 +8,10 @@ sent theirs, which must not wait for them. Their handler limits the memory that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 
+from kraft.model.callbacks import Callback
 from kraft.server.loop.budget import BeyondBudget, Budget
 from kraft.wire.api_keys import ApiKey
 
@@ -48,7 +49,7 @@ class LargeRequests:
         self.bytes_most = 0
         """Size of the largest request carried out since this was last set to 0."""
 
-    def begin(self, claimant: Hashable, frame: memoryview, granted: Callable[[], None]) -> bool:
+    def begin(self, claimant: Hashable, frame: memoryview, granted: Callback) -> bool:
         """Return True if it is the claimant's turn, which lasts until it calls `end`.
 
         Otherwise `granted` is called when its turn comes, and the claimant then calls this again.

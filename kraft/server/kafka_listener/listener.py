@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
@@ -105,7 +106,7 @@ class KafkaListener:
         if self._returning_memory is not None:
             self._returning_memory.cancel()
 
-    def _make_buffer(self, granted: Callable[[], None]) -> ReceiveBuffer:
+    def _make_buffer(self, granted: Callback) -> ReceiveBuffer:
         memory = self._memory
         return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, memory.receive, memory.large, granted)
 

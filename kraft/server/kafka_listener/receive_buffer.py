@@ -5,9 +5,9 @@ The bytes are in `frames`. Memory is granted as a frame arrives, from the budget
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from kraft.model.callbacks import Callback
 from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, FrameBuffer
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
@@ -33,7 +33,7 @@ class ReceiveBuffer:
         frame_bytes_max: int,
         memory: ReceiveMemory,
         large: LargeRequests,
-        granted: Callable[[], None],
+        granted: Callback,
     ) -> None:
         """Set up an empty buffer.
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
 from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
@@ -96,7 +97,7 @@ class KafkaRequests:
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
 
-    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+    def when_pipelined(self, go_on: Callback) -> None:
         self._waiting.go_on = go_on
 
     def is_pipelined(self, frame: memoryview) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
 
+from kraft.model.callbacks import Fatal
+
 log = structlog.get_logger()
 
 
-def start(work: Coroutine[Any, Any, None], name: str, fatal: Callable[[str], None]) -> asyncio.Task[None]:
+def start(work: Coroutine[Any, Any, None], name: str, fatal: Fatal) -> asyncio.Task[None]:
     """Run `work` as a task, which its owner cancels. An exception from it is a bug and is passed to `fatal`."""
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
+from kraft.model.callbacks import NowS
+
 SLICE_S: Final = 0.005
 """Time for the works of one turn, which do at least one piece. A piece that has begun is finished."""
 
@@ -22,7 +24,7 @@ Work = Callable[[], bool]
 class Backlog:
     """Does the pieces of its works in rotation."""
 
-    def __init__(self, slice_s: float = SLICE_S, seconds: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, slice_s: float = SLICE_S, seconds: NowS = perf_counter) -> None:
         self._slice_s = slice_s
         self._seconds = seconds
         self._works: deque[Work] = deque()

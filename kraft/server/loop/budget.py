@@ -6,9 +6,11 @@ A claimant is any hashable object. It has one claim in each budget: `size` is al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from enum import Enum, auto
 from typing import Final
+
+from kraft.model.callbacks import Callback
 
 
 class BeyondBudget(Enum):
@@ -39,7 +41,7 @@ class Budget:
         self._first: Hashable | None = None
         """The claimant that may go beyond the budget."""
 
-        self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
+        self._waiting: dict[Hashable, tuple[int, Callback]] = {}
         """Waiting claims in order of arrival."""
 
         self.held = 0
@@ -62,7 +64,7 @@ class Budget:
         """Return whether a new claimant would be granted this size."""
         return self._may_hold(None, size)
 
-    def claim(self, claimant: Hashable, size: int, granted: Callable[[], None] | None = None) -> bool:
+    def claim(self, claimant: Hashable, size: int, granted: Callback | None = None) -> bool:
         """Set the claimant's total to `size`. Return False if that is not possible now.
 
         With `granted` the claim then waits, and is held when `granted` is called. To stop waiting the claimant releases

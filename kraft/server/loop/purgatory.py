@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 
@@ -108,7 +109,7 @@ class Notifier:
 class NotifierSubscription:
     """Calls a function at each notification, until it is cancelled."""
 
-    def __init__(self, notifier: Notifier, call: Callable[[], None]) -> None:
+    def __init__(self, notifier: Notifier, call: Callback) -> None:
         self._notifier = notifier
         self.notified = call
         notifier.add(self)

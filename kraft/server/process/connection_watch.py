@@ -12,12 +12,13 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
+from kraft.model.callbacks import NowS
 from kraft.rpc.received_messages import Received, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
@@ -89,7 +90,7 @@ async def _watch(
     process: _Process,
     look_now: asyncio.Event,
     ended_peers: set[str],
-    monotonic_s: Callable[[], float],
+    monotonic_s: NowS,
 ) -> None:
     looked_s, before = monotonic_s(), process.use()
     while True:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from threading import Event
@@ -19,6 +18,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.log.disk import Disk
+from kraft.model.callbacks import DirectoryFailed
 from kraft.model.ids import LogDirectory
 from kraft.server.replica.log_directories import LogDirectories
 
@@ -45,7 +45,7 @@ class DirectoryRemover:
         disk: Disk,
         directories: LogDirectories,
         thread: Executor,
-        directory_failed: Callable[[LogDirectory, str], None],
+        directory_failed: DirectoryFailed,
     ) -> None:
         self._disk = disk
         self._directories = directories

@@ -14,13 +14,13 @@ is room for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import LogDirectory, TopicIdPartition
@@ -57,7 +57,7 @@ class ReplicaFailures:
         storage: ReplicaStorage,
         indispensable: LogDirectory | None,
         controllers: ControllerClient,
-        fatal: Callable[[str], None],
+        fatal: Fatal,
     ) -> None:
         """`indispensable` is the log directory that the node cannot run without: the one with its metadata log."""
         self._registration = registration

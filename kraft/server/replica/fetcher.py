@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.log.format.record_batch import Buffer
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import (
@@ -451,7 +452,7 @@ class ReplicaFetcher:
         change: Callable[[], ChangeOutcome[Any]],
         *,
         refused: Callable[[Refusal], None],
-        done: Callable[[], None] = lambda: None,
+        done: Callback = lambda: None,
     ) -> None:
         """Make a change of one log and call `done` or `refused` at its end; other partitions continue meanwhile."""
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kraft.model.callbacks import Fatal
 from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.loop import background
 from kraft.server.replica.fetcher import ReplicaFetcher
@@ -13,7 +14,7 @@ from kraft.server.replica.partitions import Partitions
 
 class ReplicaFetchers:
     def __init__(
-        self, partitions: Partitions, make_fetcher: Callable[[BrokerId], ReplicaFetcher], fatal: Callable[[str], None]
+        self, partitions: Partitions, make_fetcher: Callable[[BrokerId], ReplicaFetcher], fatal: Fatal
     ) -> None:
         self._partitions = partitions
         self._make_fetcher = make_fetcher

@@ -11,12 +11,13 @@ a short time ago are fetched without those that had none, and no request has man
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
+from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.server.loop.purgatory import NotifierSubscription
@@ -40,7 +41,7 @@ class PartitionFetch(Struct, frozen=True, kw_only=True):
 
 
 class FollowedPartitions:
-    def __init__(self, partitions: Iterable[Partition], leader_id: BrokerId, wake: Callable[[], None]) -> None:
+    def __init__(self, partitions: Iterable[Partition], leader_id: BrokerId, wake: Callback) -> None:
         """`partitions` are all of this broker. `wake` is called when `take_ready` may have something."""
         self._all = partitions
         self._leader_id = leader_id

@@ -6,12 +6,12 @@ Each partition has one attempt at a time: a new proposal cancels the earlier one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.replication.effects import ProposeIsr
 from kraft.rpc.cluster_calls import ALTER_PARTITION
@@ -30,7 +30,7 @@ class IsrProposals:
         self,
         registration: OwnRegistration,
         controllers: ControllerClient,
-        fatal: Callable[[str], None],
+        fatal: Fatal,
     ) -> None:
         self._registration = registration
         self._controllers = controllers

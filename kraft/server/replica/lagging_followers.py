@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 from msgspec import Struct, field
 
+from kraft.model.callbacks import BrokerCondition
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicPartition
 from kraft.replication.follower_progress import FollowerState
@@ -101,7 +102,7 @@ class _BrokerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LaggingFollowers:
-    def __init__(self, partitions: Partitions, is_active: Callable[[BrokerId], bool], ask: Ask, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, is_active: BrokerCondition, ask: Ask, clock: Clock) -> None:
         """`is_active` returns False for a broker that is fenced or shutting down in the metadata."""
         self._partitions = partitions
         self._is_active = is_active

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from kraft.log.append_work import AppendMustWait
 from kraft.log.change import Change, ChangeUnderWay, FileStep
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 
 Result = TypeVar("Result")
@@ -29,7 +30,7 @@ class ChangeOutcome(Generic[Result]):
         self.is_done = False
         self._result: Result | None = None
         self._refusal: Refusal | None = None
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callback] = []
 
     def result(self) -> Result:
         """Return the change's result, or raise the Refusal that ended it."""
@@ -38,7 +39,7 @@ class ChangeOutcome(Generic[Result]):
             raise self._refusal
         return self._result  # type: ignore[return-value]  # Set when it ended, whatever its type.
 
-    def when_done(self, callback: Callable[[], None]) -> None:
+    def when_done(self, callback: Callback) -> None:
         """Call `callback` once at the end of the change, now if it is over."""
         if self.is_done:
             callback()
@@ -96,9 +97,7 @@ class StepTicket:
 class _Requested(Generic[Result]):
     """A requested change."""
 
-    def __init__(
-        self, make: Callable[[], Change[Result]], settle: Callable[[], None], is_wanted: Callable[[], bool]
-    ) -> None:
+    def __init__(self, make: Callable[[], Change[Result]], settle: Callback, is_wanted: Callable[[], bool]) -> None:
         self.make = make
         self.settle = settle
         self.is_wanted = is_wanted
@@ -112,8 +111,8 @@ class LogChanges:
         self,
         *,
         watching_storage: Callable[[], AbstractContextManager[None]],
-        request_step: Callable[[], None],
-        went_idle: Callable[[], None],
+        request_step: Callback,
+        went_idle: Callback,
     ) -> None:
         """`request_step` requests a call of `prepare_step`. `went_idle` is called at the end of each change that took
         steps, before the next one begins.
@@ -150,7 +149,7 @@ class LogChanges:
         self,
         change: Callable[[], Change[Result]],
         *,
-        settle: Callable[[], None] = lambda: None,
+        settle: Callback = lambda: None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> ChangeOutcome[Result]:
         """Make the change after the earlier ones, if `is_wanted` still returns True then.

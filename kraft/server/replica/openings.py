@@ -24,6 +24,7 @@ from msgspec import Struct
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.delta import AssignedPartition, RemovedPartition
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
+from kraft.model.callbacks import Callback, Fatal
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicIdPartition, TopicPartition
 from kraft.server.cluster.own_registration import OwnRegistration
@@ -73,8 +74,8 @@ class ReplicaOpenings:
         registration: OwnRegistration,
         services: PartitionServices,
         config: Callable[[TopicImage], TopicConfig],
-        roles_given: Callable[[], None],
-        fatal: Callable[[str], None],
+        roles_given: Callback,
+        fatal: Fatal,
     ) -> None:
         """`config` returns a topic's configs, with the defaults. `roles_given` is called after replicas
         took their first roles.

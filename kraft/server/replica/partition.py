@@ -17,6 +17,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult
+from kraft.model.callbacks import Callback
 from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
@@ -86,7 +87,7 @@ class Partition:
         self._produces = ProducePurgatory()
         self._follower_change_pending = False
         """True while an append or a truncation that the follower asked for is not over."""
-        self._awaited_role: tuple[BrokerId, Callable[[], None]] | None = None
+        self._awaited_role: tuple[BrokerId, Callback] | None = None
         """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class Partition:
             return self.follower.leader_id
         return NO_BROKER if self._awaited_role is None else self._awaited_role[0]
 
-    def _take_role(self, followed: BrokerId, take: Callable[[], None]) -> None:
+    def _take_role(self, followed: BrokerId, take: Callback) -> None:
         """Take the role at once, or when the log's change is over: until then its end is not known."""
         if self.replica_log.changes.is_changing:
             self._awaited_role = followed, take

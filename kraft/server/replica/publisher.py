@@ -14,6 +14,7 @@ from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.configs import overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.model.callbacks import Fatal
 from kraft.model.ids import BrokerId, LogDirectory, TopicIdPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
@@ -52,7 +53,7 @@ class ReplicaPublisher:
         defaults: TopicConfig,
         services: PartitionServices,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
-        fatal: Callable[[str], None],
+        fatal: Fatal,
     ) -> None:
         self._registration = registration
         self._partitions = partitions

@@ -14,6 +14,7 @@ from typing import Final
 from kraft.log.disk import Disk, OpenDirectory
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
+from kraft.model.callbacks import Callback
 from kraft.model.ids import LogDirectory, Offset, TopicId, TopicPartition
 from kraft.server.replica import move_directories
 from kraft.server.replica.replica_directories import DirectoryFailed
@@ -82,7 +83,7 @@ class ReplicaMove:
         """Truncate the copy too: the original drops, now or soon, every batch that reaches `offset`."""
         self._truncate_at = offset if self._truncate_at is None else min(offset, self._truncate_at)
 
-    def next_work(self, original: PartitionLog, read: Read) -> Callable[[], None] | None:
+    def next_work(self, original: PartitionLog, read: Read) -> Callback | None:
         """Return the next work for a thread; None when so little is left that `catches_up` may do it.
 
         Raises Refusal. The work raises Refusal too, and OSError and Corruption when it opens the copy.

@@ -53,7 +53,7 @@ class ReplicaMover:
         storage: ReplicaStorage,
         copy_thread: Executor,
         admit: Callable[[LogDirectory, int], None],
-        directory_failed: Callable[[LogDirectory, str], None],
+        directory_failed: DirectoryFailed,
         moved: Callable[[], Awaitable[None]],
         draw_move_id: Callable[[], str],
     ) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from kraft.metadata.delta import RemovedPartition
+from kraft.model.callbacks import Callback, Fatal
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
@@ -35,8 +36,8 @@ class ReplicaStopper:
         failures: ReplicaFailures,
         remover: DirectoryRemover,
         marked: Callable[[LogDirectory], Awaitable[object]],
-        freed: Callable[[], None],
-        fatal: Callable[[str], None],
+        freed: Callback,
+        fatal: Fatal,
     ) -> None:
         """`marked` is called after directories were renamed in a log directory; their names are free when it returns.
         Then `freed` is called.

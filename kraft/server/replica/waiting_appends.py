@@ -20,6 +20,7 @@ from typing import Any, Final
 import structlog
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, CheckedRecords, ProducedRecords
+from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.loop.budget import BeyondBudget, Budget
 from kraft.server.loop.threads import shut_down
@@ -38,7 +39,7 @@ class WaitingClient:
 
     def __init__(self) -> None:
         self._count = 0
-        self.go_on: Callable[[], None] = lambda: None
+        self.go_on: Callback = lambda: None
         """Called when the count is back to 0."""
 
     @property

@@ -25,6 +25,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.segment import Segment
 from kraft.log.topic_config import TopicConfig
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory
 from kraft.server.config.components import LogMaintenance
@@ -54,7 +55,7 @@ class LogCleaner:
         executor: Executor,
         config: LogMaintenance,
         throttle: Throttle,
-        wall_ms: Callable[[], int],
+        wall_ms: NowMs,
         is_full: Callable[[LogDirectory], bool],
         remove_later: Callable[[Partition, list[str]], None],
     ) -> None:

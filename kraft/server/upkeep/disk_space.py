@@ -6,13 +6,13 @@ broker must write. So appends are refused before the disk is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from kraft.log.disk import Disk
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LogDirectory
 
@@ -39,7 +39,7 @@ class _Measurement:
 class DiskSpace:
     """Free space of any number of log directories. Used on the loop only; times are monotonic milliseconds."""
 
-    def __init__(self, disk: Disk, free_bytes_min: int, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, disk: Disk, free_bytes_min: int, monotonic_ms: NowMs) -> None:
         """A `free_bytes_min` of 0 admits every append."""
         self._disk = disk
         self._free_bytes_min = free_bytes_min

@@ -6,7 +6,7 @@ All decisions are made on the loop; threads only read and write many bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import Disk
+from kraft.model.callbacks import NowMs
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory, Offset
 from kraft.server.config.components import LogMaintenance
@@ -42,7 +43,7 @@ class LogMaintenanceTasks:
         disk: Disk,
         disk_space: DiskSpace,
         config: LogMaintenance,
-        wall_ms: Callable[[], int],
+        wall_ms: NowMs,
         worker_threads: Executor,
         store_threads: Mapping[LogDirectory, Executor],
     ) -> None:
