@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
-from kraft.cli.printing import counted, say
+from kraft.cli.printing import Say, counted, say
+from kraft.model.callbacks import Condition
 
 if TYPE_CHECKING:
     from kraft.client import GroupDescription
@@ -32,8 +33,8 @@ class GroupWatch:
         self,
         group_id: str,
         describe: Callable[[], GroupDescription],
-        is_waiting: Callable[[], bool],
-        say: Callable[[str], None] = say,
+        is_waiting: Condition,
+        say: Say = say,
     ) -> None:
         """`describe` may raise any error. All callables are called in another thread."""
         self._group_id = group_id
@@ -87,7 +88,7 @@ class GroupWatch:
 
 
 @contextmanager
-def group_watch(bootstrap_server: str, group_id: str, is_waiting: Callable[[], bool]) -> Iterator[GroupWatch]:
+def group_watch(bootstrap_server: str, group_id: str, is_waiting: Condition) -> Iterator[GroupWatch]:
     """Watch the group while the block runs, by asking the brokers at these addresses."""
     # One client for all looks: each client warns of brokers that do not answer.
     admin = open_admin(bootstrap_server, LOOK_MAX_MS)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
-from kraft.cli.printing import counted, say
+from kraft.cli.printing import Say, counted, say
+from kraft.model.callbacks import Condition
 
 if TYPE_CHECKING:
     from kraft.cli.transactions.hanging import OpenInPartition
@@ -30,9 +31,7 @@ PARTITIONS_MAX: Final = 500
 class OpenTransactionWatch:
     """Looks at open transactions while a reader waits; says each that holds back records once."""
 
-    def __init__(
-        self, find: Callable[[], Sequence[OpenInPartition]], is_waiting: Callable[[], bool], say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, find: Callable[[], Sequence[OpenInPartition]], is_waiting: Condition, say: Say) -> None:
         """All callables are called in another thread; `find` raises KraftError where it cannot be found out."""
         self._find = find
         self._is_waiting = is_waiting
@@ -58,7 +57,7 @@ class OpenTransactionWatch:
 
 @contextmanager
 def open_transaction_watch(
-    bootstrap_server: str, partitions: Sequence[TopicPartition], is_waiting: Callable[[], bool]
+    bootstrap_server: str, partitions: Sequence[TopicPartition], is_waiting: Condition
 ) -> Iterator[None]:
     """Look until the end of the block, at the first partitions of many. A look that is under way is not waited for."""
     ended = threading.Event()

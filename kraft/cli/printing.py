@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import typer
@@ -41,6 +41,10 @@ def readable_size(size_bytes: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size:.1f} {unit}"
+
+
+Say = Callable[[str], None]
+"""Prints a line for the person who waits."""
 
 
 def say(text: str) -> None:

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
-from kraft.cli.printing import say
+from kraft.cli.printing import Say, say
+from kraft.model.callbacks import Condition
 
 if TYPE_CHECKING:
     from kraft.client.model.errors import NoActiveController
@@ -33,8 +34,8 @@ class QuorumWatch:
     def __init__(
         self,
         describe_quorum: Callable[[], object],
-        say: Callable[[str], None] = say,
-        is_waiting: Callable[[], bool] = lambda: True,
+        say: Say = say,
+        is_waiting: Condition = lambda: True,
         *,
         every_s_max: float | None = None,
     ) -> None:
@@ -93,8 +94,8 @@ class QuorumWatch:
 @contextmanager
 def quorum_watch(
     bootstrap_server: str,
-    say: Callable[[str], None] = say,
-    is_waiting: Callable[[], bool] = lambda: True,
+    say: Say = say,
+    is_waiting: Condition = lambda: True,
     *,
     every_s_max: float | None = None,
 ) -> Iterator[None]:

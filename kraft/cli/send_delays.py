@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from kraft.cli.printing import Say
 
 if TYPE_CHECKING:
     from kraft.client import Delay, Producer
@@ -21,7 +22,7 @@ _NUMBER: Final = re.compile(r"\d+")
 class SendDelays:
     """Reports the longest delay of a producer once it is too long, and again when its partition or reason changes."""
 
-    def __init__(self, producer: Producer, say: Callable[[str], None]) -> None:
+    def __init__(self, producer: Producer, say: Say) -> None:
         self._producer = producer
         self._say = say
         self._reported: tuple[TopicPartition, str] | None = None

@@ -145,11 +145,18 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
         """Decide what the end of a timer leads to."""
 
 
+Encode = Callable[[Record], tuple[bytes, bytes | None]]
+"""Returns key and value of a record."""
+
+BytesMax = Callable[[], int]
+"""Returns the current limit on the size of a batch."""
+
+
 class ShardKind(Struct, Generic[Replicated, Volatile, Command, Record], frozen=True, kw_only=True):
     """A kind of shards: its state machine, and the format of its records."""
 
     shard: Shard[Replicated, Volatile, Command, Record]
-    encode: Callable[[Record], tuple[bytes, bytes | None]]
+    encode: Encode[Record]
     decode: Callable[[bytes | None, bytes | None], Record | None]
     """Returns None for a record of a kind or version that is not known. Raises KraftError for a damaged one."""
 

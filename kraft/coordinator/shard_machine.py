@@ -29,7 +29,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import (
+    BytesMax,
     DecisionContext,
+    Encode,
     Reply,
     Shard,
     ShardDecision,
@@ -102,10 +104,10 @@ class ShardFacts(Struct, frozen=True, kw_only=True):
     """Facts and limits that a shard depends on besides its state."""
 
     context: Callable[[], DecisionContext]
-    batch_bytes_max: Callable[[], int]
+    batch_bytes_max: BytesMax
     """Decisions are written together in batches of at most this size, unless one is larger alone."""
 
-    decision_bytes_max: Callable[[], int] | None = None
+    decision_bytes_max: BytesMax | None = None
     """Limit on the batch of one decision, if it is another."""
 
     append_refusal: Callable[[], Refusal | None]
@@ -126,7 +128,7 @@ class ShardMachine(Generic[Replicated, Volatile, Command, Record]):
     def __init__(
         self,
         shard: Shard[Replicated, Volatile, Command, Record],
-        encode: Callable[[Record], tuple[bytes, bytes | None]],
+        encode: Encode[Record],
         facts: ShardFacts,
         replicated: Replicated,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kraft.local.cluster_files import HOST, NodePlan
@@ -13,6 +13,7 @@ from kraft.local.launching import KRAFT, Launch, launch
 from kraft.local.node_process import STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
+from kraft.model.callbacks import Condition
 from kraft.model.errors import Refusal
 
 READY_DEADLINE_S = 60.0
@@ -45,7 +46,7 @@ class LocalCluster:
             if not node.is_running:
                 node.start()
 
-    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, cancelled: Callable[[], bool] = lambda: False) -> bool:
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, cancelled: Condition = lambda: False) -> bool:
         """Wait until every running broker knows an active controller and every other running broker.
 
         A broker with an operator fence only has to run, because clients do not see it. Return False if `cancelled`
@@ -74,7 +75,7 @@ class _Readiness:
 
         self._connections = PeerConnections()
 
-    async def wait(self, cancelled: Callable[[], bool]) -> bool:
+    async def wait(self, cancelled: Condition) -> bool:
         try:
             for plan, node in zip(self._plans, self._running, strict=True):
                 while (missing_part := await self._missing(plan)) is not None:

@@ -6,11 +6,11 @@ is not registered are refused with BROKER_ID_NOT_REGISTERED, those of an earlier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
-from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
+from kraft.metadata.decision import DecideRecords, Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
 from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.leader_election import changes_when_gone, changes_when_shutting_down, changes_when_unfenced
@@ -204,9 +204,7 @@ def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequ
     return Decision(records=[allocated], response=ProducerIdBlock(first=first, count=PRODUCER_ID_BLOCK_SIZE))
 
 
-def _with_changes(
-    first: MetadataRecord, image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
-) -> RecordsOnDemand:
+def _with_changes(first: MetadataRecord, image: MetadataImage, decide: DecideRecords) -> RecordsOnDemand:
     return RecordsOnDemand(chain([first], decided_in_slices(image, decide)))
 
 

@@ -27,9 +27,12 @@ class Decision(Struct, Generic[Response], frozen=True, kw_only=True):
     response: Response
 
 
-def decided_in_slices(
-    image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
-) -> Iterator[MetadataRecord]:
+Decide = Callable[[MetadataImage], Decision[Response]]
+
+DecideRecords = Callable[[MetadataImage], Iterable[MetadataRecord]]
+
+
+def decided_in_slices(image: MetadataImage, decide: DecideRecords) -> Iterator[MetadataRecord]:
     """Decide on all topics of the image, some topics at a time; no topic's decision may depend on another topic."""
     return chain.from_iterable(map(decide, image.in_slices()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kraft.model.ids import BrokerId, LogDirectory
 
@@ -15,6 +15,12 @@ NowS = Callable[[], float]
 Callback = Callable[[], None]
 """Takes and returns nothing; the parameter's name says when it is called, or what it does."""
 
+AsyncCallback = Callable[[], Awaitable[None]]
+"""The same, awaited."""
+
+Condition = Callable[[], bool]
+"""Returns whether something is true now; the parameter's name says what."""
+
 Fatal = Callable[[str], None]
 """Ends the process, not necessarily at once, with one line that gives the reason."""
 
@@ -22,7 +28,7 @@ OnFailure = Callable[[str], None]
 """Called when something has failed, with the reason in one line."""
 
 CountBytes = Callable[[int], None]
-"""Called with the number of bytes that were read or written since the last call."""
+"""Called with a number of bytes that are read or written."""
 
 DirectoryFailed = Callable[[LogDirectory, str], None]
 """Called when a log directory has failed, with the reason in one line."""

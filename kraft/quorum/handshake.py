@@ -31,6 +31,10 @@ class Greeting(Struct, frozen=True, kw_only=True):
     last_log_index: int = 0
 
 
+OnVoter = Callable[[int], None]
+"""Gets the node id of another voter."""
+
+
 def _is_ignored(_peer: int, _greeting: Greeting) -> None:
     return
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
 
 import grpc
 import structlog
@@ -22,6 +21,7 @@ from kraft.quorum.handshake import (
     HANDSHAKE_DEADLINE_S,
     Greeting,
     Greetings,
+    OnVoter,
     VoterMismatch,
     check_hello,
     greeting_in,
@@ -88,9 +88,9 @@ class PeerLink:
         self,
         config: QuorumConfig,
         peer_id: int,
-        on_up: Callable[[int], None],
-        on_down: Callable[[int], None],
-        on_room: Callable[[int], None],
+        on_up: OnVoter,
+        on_down: OnVoter,
+        on_room: OnVoter,
         security: PeerSecurity,
         greetings: Greetings,
     ) -> None:

@@ -16,6 +16,7 @@ from kraft.quorum.handshake import (
     HANDSHAKE_DEADLINE_S,
     Greeting,
     Greetings,
+    OnVoter,
     VoterMismatch,
     check_hello,
     greeting_in,
@@ -44,14 +45,14 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         self._security = security
         self._greetings = greetings
         self._receive: Receive | None = None
-        self._on_hello: Callable[[int], None] | None = None
+        self._on_hello: OnVoter | None = None
         self._streams: dict[int, _Stream] = {}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Add this service to `server`, made with `SERVER_OPTIONS` and not yet started."""
         raft_pb2_grpc.add_RaftServicer_to_server(self, server)
 
-    def open(self, receive: Receive, on_hello: Callable[[int], None]) -> None:
+    def open(self, receive: Receive, on_hello: OnVoter) -> None:
         """Begin to take messages.
 
         `receive` gets the sender and the messages of each frame; it may raise BadMessage, which ends the stream.

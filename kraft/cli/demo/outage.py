@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.demo.publishing import Acknowledgement
+from kraft.cli.printing import Say
 from kraft.client import Admin, TopicPartition
 from kraft.local.local_cluster import LocalCluster
 from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
@@ -39,9 +40,7 @@ class OutageFigures(Struct, frozen=True, kw_only=True):
 class Outage:
     """An outage: `begin` in the publisher's thread, then `step` in one other thread until `is_over`."""
 
-    def __init__(
-        self, cluster: LocalCluster, admin: Admin, partition: TopicPartition, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: LocalCluster, admin: Admin, partition: TopicPartition, say: Say) -> None:
         self._cluster = cluster
         self._admin = admin
         self._partition = partition

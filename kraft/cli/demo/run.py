@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
@@ -24,6 +24,7 @@ from kraft.cli.demo.query import DelayQuery
 from kraft.cli.demo.report import DemoReport
 from kraft.cli.demo.spark import spark_session
 from kraft.client import Admin, Consumer, Producer, TopicPartition, partition_for_key
+from kraft.model.callbacks import Condition
 
 TOPIC: Final = "flights"
 PARTITIONS: Final = 6
@@ -151,7 +152,7 @@ def _wait_for_end_of(outage: Outage, query: DelayQuery) -> None:
     _wait_until(is_over, _OUTAGE_DEADLINE_S, "the killed node did not become an in-sync replica again")
 
 
-def _wait_until(is_done: Callable[[], bool], deadline_s: float, otherwise: str) -> None:
+def _wait_until(is_done: Condition, deadline_s: float, otherwise: str) -> None:
     ends_at_s = time.monotonic() + deadline_s
     while not is_done():
         if time.monotonic() > ends_at_s:

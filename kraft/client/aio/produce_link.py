@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from msgspec import Struct
 from kraft.client.cluster.connections import ProduceStream
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.sans_io.send_buffer import Attempt
-from kraft.model.callbacks import Callback
+from kraft.model.callbacks import AsyncCallback, Callback
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -133,7 +133,7 @@ class ProduceLink:
         except (Unreachable, Refusal, TimeoutError):
             return
 
-    async def _watched(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _watched(self, work: AsyncCallback) -> None:
         """Break the link if one of its tasks fails: what is in flight would otherwise wait until it is too old."""
         try:
             await work()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from itertools import accumulate
@@ -28,6 +28,7 @@ from kraft.client.sans_io.column_records import ColumnRecords, column_records, r
 from kraft.client.sans_io.partitioner import StickyPartitioner
 from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.log.format.record_codec import Header
+from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 from kraft.model.transactions import PreparedTransaction
@@ -421,7 +422,7 @@ class Producer:
             self._when_dropped = close_when_dropped(self, partial(_close_dropped, sender, abort))
         return self._sender
 
-    def _abort_when_dropped(self, sender: Sender) -> Callable[[], Awaitable[None]] | None:
+    def _abort_when_dropped(self, sender: Sender) -> AsyncCallback | None:
         """Return what aborts the open transaction, without this producer; None without transactional.id."""
         if self._state is None or self._settings.transactional_id is None:
             return None
@@ -459,7 +460,7 @@ class Producer:
             raise RecordTooLarge(size, self._settings.max_request_size)
 
 
-async def _close_dropped(sender: Sender, abort: Callable[[], Awaitable[None]] | None) -> None:
+async def _close_dropped(sender: Sender, abort: AsyncCallback | None) -> None:
     """Abort the open transaction, for which readers wait, or store what was sent, and close the connections."""
     try:
         if abort is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from kraft.client.sans_io.column_records import ColumnRecords, record_size
 from kraft.client.threads.receipts import ThreadReceipt
 from kraft.client.threads.record_future import RecordFuture
 from kraft.log.format.record_codec import Header
+from kraft.model.callbacks import Condition
 
 INBOX_RECORDS_MAX: Final = 10_000
 """Maximum number of records in the inbox, and of those parked: `put` waits at it, as it does at `buffer_memory`."""
@@ -46,7 +47,7 @@ class Inbox:
     atomic.
     """
 
-    def __init__(self, max_block_ms: int, bytes_max: int, is_event_loop: Callable[[], bool]) -> None:
+    def __init__(self, max_block_ms: int, bytes_max: int, is_event_loop: Condition) -> None:
         """`bytes_max` limits the bytes of large records. `is_event_loop` says if the event loop's thread calls."""
         self._max_block_ms = max_block_ms
         self._bytes_max = bytes_max

@@ -13,10 +13,10 @@ from kraft.coordinator.consumer.requests import ConsumerTimer, Heartbeat, Rejoin
 from kraft.coordinator.group_refusals import not_of_protocol
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.downgrade import or_downgraded
-from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.upgrade import join_classic_group
 from kraft.coordinator.groups.volatile import GroupsDecision
+from kraft.coordinator.name_regex import regex_error
 from kraft.coordinator.shard import Reply, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -28,7 +28,7 @@ def heartbeat(state: GroupsState, ticket: Ticket, request: Heartbeat) -> GroupsD
     settings = state.settings.of_group(group_id)
     try:
         check_request(request, settings)
-        _check_regex(group, request, state.settings)
+        _check_regex(group, request)
         if classic is not None and request.member_epoch != JOIN_EPOCH:
             raise not_of_protocol(group_id, "consumer")
     except Refusal as refusal:
@@ -49,13 +49,13 @@ def timer_ended(state: GroupsState, key: ConsumerTimer) -> GroupsDecision:
     return or_downgraded(state, group, decide_timer_ended(group, key, state.context))
 
 
-def _check_regex(group: ConsumerGroup | None, request: Heartbeat, settings: GroupShardSettings) -> None:
+def _check_regex(group: ConsumerGroup | None, request: Heartbeat) -> None:
     regex = request.topic_regex
-    if not regex or request.member_epoch < JOIN_EPOCH or settings.regex_error is None:
+    if not regex or request.member_epoch < JOIN_EPOCH:
         return
     if group is not None and regex in group.regex_counts:
         return  # It was checked when the first member came with it.
-    error = settings.regex_error(regex)
+    error = regex_error(regex)
     if error is not None:
         raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, error)
 

@@ -57,9 +57,6 @@ class GroupShardSettings:
     """The settings of one group, by its id: `consumer` with the group's own configs, such as
     `consumer.session.timeout.ms` and `consumer.heartbeat.interval.ms`."""
 
-    regex_error: Callable[[str], str | None] | None = None
-    """What is wrong with the regular expression of a subscription, in a sentence; None if it can be resolved."""
-
     migration_policy: MigrationPolicy = key(
         "group.consumer.migration.policy",
         _migration_policy,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from kraft.coordinator.shard import BytesMax
 from kraft.model.config_keys import key, whole_number
 
 
@@ -44,5 +44,5 @@ class TransactionSettings:
     eviction_interval_ms: int = 60_000
     """Time after a pass that evicts, until the next one."""
 
-    batch_bytes_max: Callable[[], int] = lambda: 1_048_588
+    batch_bytes_max: BytesMax = lambda: 1_048_588
     """Size of the largest batch that a partition of `__transaction_state` accepts, by its `max.message.bytes`."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Set
+from collections.abc import Awaitable, Callable, Hashable
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from kraft.model.errors import Refusal
-from kraft.model.ids import TopicPartition
 from kraft.rpc.call import AnyCall, Handler
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide
+from kraft.server.kafka_listener.handled import FromVersion, Misdirected, Refused, ToVersion
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -20,6 +19,10 @@ from kraft.wire.versions import NO_VERSION, Versions
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+AtController = Callable[[ControllerSide], Handler[Request, Response]]
+"""Returns the handler of a controller."""
 
 
 class DecidedBy(Enum):
@@ -81,7 +84,7 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     takes_context: bool = False
     """The handler also gets a RequestContext: the decision depends on the version, or on who asks."""
 
-    at_controller: Callable[[ControllerSide], Handler[Request, Response]] | None = None
+    at_controller: AtController[Request, Response] | None = None
     """Returns the handler of a controller, which serves the gRPC call to other nodes. None: controllers have none."""
 
     needs: tuple[Permission, ...]
@@ -92,7 +95,7 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
 
     # --- what only Kafka's protocol does ---
 
-    misdirected: Callable[[BrokerSide], Callable[[Response], Set[TopicPartition]]] | None = None
+    misdirected: Callable[[BrokerSide], Misdirected[Response]] | None = None
     """Returns what tells the partitions of a response that other brokers lead. A connection on which a request for
     these is only repeated is closed (docs/adr/0045)."""
 
@@ -101,14 +104,14 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     does all that follows here.
     """
 
-    refused: Callable[[Request, Refusal], Response] | None = None
-    """Returns the response to a refused request. None: its `error_code` and `error_message` say it."""
+    refused: Refused[Request, Response] | None = None
+    """None: `error_code` and `error_message` of the response say it."""
 
-    from_version: Callable[[Request, int], Request] | None = None
-    """Returns the request that one of an older version means, if it is not just one with fewer fields."""
+    from_version: FromVersion[Request] | None = None
+    """None: it is just one with fewer fields."""
 
-    to_version: Callable[[Request, Response, int], Response] | None = None
-    """Returns what a client of an older version expects, if it is not just a response with fewer fields."""
+    to_version: ToVersion[Request, Response] | None = None
+    """None: it is just a response with fewer fields."""
 
     reused_for: Callable[[BrokerSide, Request], Hashable | None] | None = None
     """Returns what the response depends on besides the request's version and the metadata: as long as that is equal,

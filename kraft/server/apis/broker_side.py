@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kraft.model.callbacks import Callback
-from kraft.model.ids import BrokerId, LogDirectory
+from kraft.model.ids import BrokerId
 from kraft.server.apis.sides import Side
 from kraft.server.cluster.controller_client import ControllerClient
+from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.config.values import GRPC
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import GroupHandlers, RecordHandlers
+from kraft.server.handlers.describe_log_directories import ShortageOf
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
@@ -39,9 +41,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     mover: ReplicaMover
     """Those of replicas between the directories."""
 
-    shortage_of: Callable[[LogDirectory], str]
-    """Returns why appends to a directory are refused; empty while they are not."""
-
+    shortage_of: ShortageOf
     awaited_replicas: AwaitedReplicasHandler
     records_deleted: Callback
     """Called after DeleteRecords, so that whole segments can be removed at once."""
@@ -65,9 +65,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     internal_topics: Mapping[int, InternalTopic]
     """Those of the coordinators, by CoordinatorType."""
 
-    known_to_lead: Callable[[Iterable[str]], Awaitable[None]]
-    """Waits briefly until the leaders of these topics have answered, or those lost are replaced."""
-
+    known_to_lead: KnownToLead
     groups: GroupHandlers
     records: RecordHandlers
     kafka_fetches: SharedFetches

@@ -10,8 +10,10 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call, Handler
+from kraft.server.apis.api import AtController
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide, Side
+from kraft.server.handlers.forwarding import IsApplied
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -42,10 +44,10 @@ def from_indexed_metadata(query: Callable[[MetadataImage, int], Response]) -> Ca
 
 
 def forwarded(
-    call: Call[Request, Response], is_applied: Callable[[MetadataImage, Request, Response], bool]
+    call: Call[Request, Response], is_applied: IsApplied[Request, Response]
 ) -> Callable[[BrokerSide], Handler[Request, Response]]:
     """Return what makes a broker's handler that forwards to the active controller, and answers once its decision
-    is applied here too: `is_applied` returns whether an image shows it.
+    is applied here too.
     """
 
     def handler(broker: BrokerSide) -> Handler[Request, Response]:
@@ -56,7 +58,7 @@ def forwarded(
 
 def decided(
     decide: Callable[[MetadataImage, Request], Decision[Response]],
-) -> Callable[[ControllerSide], Handler[Request, Response]]:
+) -> AtController[Request, Response]:
     """Return what makes a controller's handler that decides from the image alone."""
 
     def handler(controller: ControllerSide) -> Handler[Request, Response]:
@@ -67,7 +69,7 @@ def decided(
 
 def decided_with_configs(
     decide: Callable[[MetadataImage, Request, NodeConfigs], Decision[Response]],
-) -> Callable[[ControllerSide], Handler[Request, Response]]:
+) -> AtController[Request, Response]:
     """Return what makes a controller's handler that decides with the configs of its file."""
 
     def handler(controller: ControllerSide) -> Handler[Request, Response]:

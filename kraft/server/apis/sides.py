@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from msgspec import Struct
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
@@ -13,6 +11,7 @@ from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.callbacks import BrokerCondition
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.rpc.call import Handler
 from kraft.runtime.entropy import Entropy
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
@@ -49,7 +48,7 @@ class ControllerSide(Side, frozen=True, kw_only=True):
     decisions: Decisions
     features_of_others: FeaturesOfOthers
     has_live_session: BrokerCondition
-    describe_quorum: Callable[[DescribeQuorumRequest], Awaitable[QuorumDescription]]
+    describe_quorum: Handler[DescribeQuorumRequest, QuorumDescription]
 
     def new_topic_defaults(self, image: MetadataImage) -> ControllerDefaults:
         """Return what a topic has that its request leaves open."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.callbacks import AsyncCallback
 from kraft.model.ids import LogDirectory
 from kraft.rpc.call import Served
 from kraft.server.broker.apis import BrokerApis
@@ -51,7 +52,7 @@ class BrokerNode:
             config, world, self._coordinators, self._metadata, self._logs, self._replicas, self._waiting_appends
         )
 
-    async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, listen: AsyncCallback) -> None:
         """Serve until cancelled. Raises BrokerRefused and StorageError.
 
         Calls `listen` when the broker has caught up with the metadata and opened its logs: clients get answers only

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kraft.coordinator.name_regex import regex_error
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.find_coordinator import CoordinatorType
@@ -30,7 +29,7 @@ class BrokerCoordinators:
         offsets = InternalTopic(OFFSETS_TOPIC, offsets_topic, config, image, controllers, fatal)
         state = InternalTopic(TRANSACTIONS_TOPIC, transactions_topic, config, image, controllers, fatal)
         self.topics: Mapping[int, InternalTopic] = {CoordinatorType.GROUP: offsets, CoordinatorType.TRANSACTION: state}
-        settings = group_shard_settings(config, regex_error, lambda: image().group_configs)
+        settings = group_shard_settings(config, image)
         self.groups = GroupCoordinators(
             group_kind(settings),
             host_settings(config),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -25,8 +24,7 @@ from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.lagging_followers import LaggingFollowers
 from kraft.server.replica.log_directories import as_log_directory
-from kraft.server.replica.partition import Partition
-from kraft.server.replica.partition_services import PartitionServices
+from kraft.server.replica.partition_services import OnPartition, PartitionServices
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.replica_mover import ReplicaMover
 
@@ -41,7 +39,7 @@ class BrokerReplicas:
         metadata: BrokerMetadata,
         logs: BrokerLogs,
         *,
-        role_changed: Callable[[Partition], None],
+        role_changed: OnPartition,
     ) -> None:
         """`role_changed` is called when this broker begins to lead a partition, and when it no longer does."""
         self._config = config

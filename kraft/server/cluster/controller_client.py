@@ -29,6 +29,9 @@ Response = TypeVar("Response")
 
 ControllerPeer: TypeAlias = Peer | LocalPeer
 
+Attempt = Callable[[Voter, float], Coroutine[Any, Any, Response]]
+"""Calls this controller, within so many seconds."""
+
 
 class NoController(Exception):
     """No controller answered as the active one before the deadline."""
@@ -108,9 +111,7 @@ class ControllerClient:
 
         return await self._first_active(attempt, deadline_s)
 
-    async def _first_active(
-        self, attempt: Callable[[Voter, float], Coroutine[Any, Any, Response]], deadline_s: float
-    ) -> Response:
+    async def _first_active(self, attempt: Attempt[Response], deadline_s: float) -> Response:
         pending: dict[Voter, asyncio.Task[Response]] = {}
         try:
             return await self._call_in_turn(attempt, deadline_s, pending)
@@ -121,7 +122,7 @@ class ControllerClient:
 
     async def _call_in_turn(
         self,
-        attempt: Callable[[Voter, float], Coroutine[Any, Any, Response]],
+        attempt: Attempt[Response],
         deadline_s: float,
         pending: dict[Voter, asyncio.Task[Response]],
     ) -> Response:

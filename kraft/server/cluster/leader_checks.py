@@ -39,6 +39,10 @@ Ask = Callable[[BrokerId], Awaitable[None]]
 """Returns when the broker has answered, whatever it said. Raises LeaderLost. Has no deadline of its own."""
 
 
+KnownToLead = Callable[[Iterable[str]], Awaitable[None]]
+"""Waits briefly until the leaders of these topics have answered, or those lost are replaced."""
+
+
 class Losses(Protocol):
     """The brokers whose connection was lost."""
 

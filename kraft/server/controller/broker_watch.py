@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Final
 
@@ -17,12 +17,11 @@ from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.service_times import Newcomers
-from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.runtime.clock import Clock
-from kraft.server.controller.dialling import nobody_listens
+from kraft.server.controller.dialling import NobodyListens, nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.loop.periods import period_left_s
 
@@ -40,7 +39,7 @@ class BrokerWatch:
         session_timeout_ms: int,
         topic_defaults: TopicDefaultsInEffect,
         newcomers: Newcomers,
-        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+        nobody_listens: NobodyListens = nobody_listens,
     ) -> None:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections; `newcomers` returns
         the brokers that came into service a short time ago.

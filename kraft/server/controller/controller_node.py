@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import Corruption
 from kraft.quorum.membership import MembershipRefused
 from kraft.quorum.peer_security import PeerSecurity
@@ -77,7 +77,7 @@ class ControllerNode:
         )
         self.calls: list[Served] = [*self._controller.cluster_calls.served(), *controller_calls(side)]
 
-    async def start(self, listen: Callable[[], Awaitable[None]]) -> None:
+    async def start(self, listen: AsyncCallback) -> None:
         """Load the latest snapshot, listen, and join the quorum. Raises MetadataUnusable and OSError."""
         try:
             await self._snapshots.load()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kraft.model.endpoint import Endpoint
@@ -16,6 +16,9 @@ PORT_MAX: Final = 65_535
 _NOT_OF_THIS_MACHINE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 """Errors of this machine: a name may also resolve to an IPv6 address that this machine cannot reach, which says nothing
 about the other process."""
+
+
+NobodyListens = Callable[[Sequence[Endpoint]], Awaitable[bool]]
 
 
 async def nobody_listens(endpoints: Sequence[Endpoint]) -> bool:

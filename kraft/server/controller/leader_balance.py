@@ -14,7 +14,7 @@ import structlog
 
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata import election_decisions
-from kraft.metadata.decision import Decision
+from kraft.metadata.decision import Decide, Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.service_times import SETTLED_AFTER_MS, Newcomers
 from kraft.model.errors import Refusal
@@ -83,9 +83,7 @@ class LeaderBalance:
         except Refusal as refusal:
             log.info("leadership lost before leaders were elected", reason=refusal.message)
 
-    async def _submit_if_any(
-        self, decide: Callable[[MetadataImage], Decision[int]], event: str, level: int = logging.INFO
-    ) -> None:
+    async def _submit_if_any(self, decide: Decide[int], event: str, level: int = logging.INFO) -> None:
         # Decide once without submitting, so that nothing is committed if there is nothing to do.
         if not decide(self._host.image).records:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -16,7 +16,6 @@ from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.service_times import ServiceTimes
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.quorum.port import Quorum
@@ -24,7 +23,7 @@ from kraft.runtime.clock import Clock
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.cluster_calls import ClusterCalls
-from kraft.server.controller.dialling import nobody_listens
+from kraft.server.controller.dialling import NobodyListens, nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
@@ -57,7 +56,7 @@ class QuorumController:
         config: ControllerConfig,
         clock: Clock,
         *,
-        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+        nobody_listens: NobodyListens = nobody_listens,
     ) -> None:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from kraft.metadata.decision import Decision, RecordsOnDemand
+from kraft.metadata.decision import Decide, Decision, RecordsOnDemand
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA, check_levels, level_of
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import MetadataRecord, RegisterBroker
@@ -35,7 +35,6 @@ from kraft.server.controller.decided_entries import ABORTED, ENTRY_BYTES_MAX, tr
 log = structlog.get_logger()
 
 Response = TypeVar("Response")
-Decide = Callable[[MetadataImage], Decision[Any]]
 
 SHARED_RECORDS_MAX: Final = 500
 """A command with more records gets entries of its own, and its records are computed while these are committed."""
@@ -46,7 +45,7 @@ ABORT_RETRY_S: Final = 0.05
 
 @dataclass(slots=True)
 class _PendingCommand:
-    decide: Decide
+    decide: Decide[Any]
     answer: asyncio.Future[Any]
 
 
@@ -162,7 +161,7 @@ class StateMachineHost:
             known = f"controller {leader} is" if leader is not None else "none is known"
             raise Refusal(ErrorCode.NOT_CONTROLLER, f"this is not the active controller: {known}")
 
-    async def submit(self, decide: Callable[[MetadataImage], Decision[Response]]) -> Response:
+    async def submit(self, decide: Decide[Response]) -> Response:
         """Decide on the current image, and return the response when the decision is committed.
 
         Raises the decision's Refusal, or NOT_CONTROLLER if this node does not lead, or no longer; then the outcome may

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.shard import ShardKind
 from kraft.log.format.compression import Codec
 from kraft.metadata.group_configs import in_effect
+from kraft.metadata.image import CurrentImage
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.shard_host import HostSettings, ShardHost
 
@@ -33,21 +33,15 @@ def _decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
     return None if isinstance(record, UnknownGroupRecord) else record
 
 
-def group_shard_settings(
-    config: NodeConfig,
-    regex_error: Callable[[str], str | None],
-    group_configs: Callable[[], Mapping[str, Mapping[str, str]]],
-) -> GroupShardSettings:
-    """`regex_error` returns what is wrong with the regular expression of a subscription; `group_configs` the configs
-    that groups have of their own.
-    """
+def group_shard_settings(config: NodeConfig, image: CurrentImage) -> GroupShardSettings:
+    """`image` has the configs that groups have of their own."""
     of_all = config.groups.consumer
 
     def of_group(group_id: str) -> GroupSettings:
-        own = group_configs().get(group_id)
+        own = image().group_configs.get(group_id)
         return of_all if own is None else in_effect(own, of_all, config.group_bounds)
 
-    return replace(config.groups, consumer_group=of_group, regex_error=regex_error)
+    return replace(config.groups, consumer_group=of_group)
 
 
 def host_settings(config: NodeConfig) -> HostSettings:

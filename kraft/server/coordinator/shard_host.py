@@ -50,6 +50,7 @@ from kraft.server.loop.purgatory import Watch
 from kraft.server.loop.threads import in_thread
 from kraft.server.loop.timers import Timers
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import OnPartition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 
 log = structlog.get_logger()
@@ -104,10 +105,10 @@ class ShardHostServices(Struct, frozen=True, kw_only=True):
     """Does the `ShardWork` of shards."""
 
     fatal: Fatal
-    loaded: Callable[[Partition], None] = lambda partition: None
+    loaded: OnPartition = lambda partition: None
     """Called when the shard of this partition answers requests, and when it was loaded again after a failed write."""
 
-    committed: Callable[[Partition], None] = lambda partition: None
+    committed: OnPartition = lambda partition: None
     """Called when the committed state of the shard has changed."""
 
     report: Callable[[int, Sequence[Happening]], None] = lambda leader_epoch, happenings: None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from kraft.coordinator.shard import ShardKind
+from kraft.coordinator.shard import BytesMax, ShardKind
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import decode, encode
 from kraft.coordinator.transactions.records import TransactionRecord, UnknownTransactionRecord
@@ -30,7 +29,7 @@ def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
     return None if isinstance(record, UnknownTransactionRecord) else record
 
 
-def transaction_settings(config: NodeConfig, batch_bytes_max: Callable[[], int]) -> TransactionSettings:
+def transaction_settings(config: NodeConfig, batch_bytes_max: BytesMax) -> TransactionSettings:
     """`batch_bytes_max` returns the size of the largest batch that transactions may fill in `__transaction_state`."""
     return replace(config.transactions, batch_bytes_max=batch_bytes_max)
 

@@ -9,6 +9,7 @@ from kraft.metadata.config_decisions import NodeConfigs, resource_responses
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.handlers.forwarding import IsApplied
 from kraft.wire.declaration import replace
 from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraft.wire.schema.alter_configs import AlterConfigsResourceResponse as AllResponse
@@ -18,9 +19,7 @@ from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsR
 Decide = Callable[[MetadataImage, Any, NodeConfigs], Decision[Any]]
 
 
-def is_applied(
-    decide: Decide, node_configs: Callable[[MetadataImage], NodeConfigs]
-) -> Callable[[MetadataImage, Any, Any], bool]:
+def is_applied(decide: Decide, node_configs: Callable[[MetadataImage], NodeConfigs]) -> IsApplied[Any, Any]:
     """Return what says whether an image shows the alterations that were not refused."""
 
     def holds(image: MetadataImage, request: Any, response: Any) -> bool:

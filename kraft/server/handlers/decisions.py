@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from kraft.metadata.decision import Decision
+from kraft.metadata.decision import Decide
 from kraft.metadata.image import MetadataImage
 
 Response = TypeVar("Response")
@@ -18,5 +17,5 @@ class Decisions(Protocol):
     def check_active(self) -> None:
         """Raise Refusal NOT_CONTROLLER unless this node is the active controller."""
 
-    async def submit(self, decide: Callable[[MetadataImage], Decision[Response]]) -> Response:
+    async def submit(self, decide: Decide[Response]) -> Response:
         """Return the decision's response once it is committed. Raises the decision's Refusal, or NOT_CONTROLLER."""

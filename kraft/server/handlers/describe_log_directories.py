@@ -37,15 +37,18 @@ def space_of(directory: LogDirectory) -> tuple[int, int]:
     return usage.total, usage.free
 
 
+ShortageOf = Callable[[LogDirectory], str]
+"""Returns why appends to a directory are refused; empty while they are not."""
+
+
 class DescribeLogDirectoriesHandler:
     def __init__(
         self,
         directories: LogDirectories,
         partitions: Partitions,
-        shortage_of: Callable[[LogDirectory], str],
+        shortage_of: ShortageOf,
         space: Callable[[LogDirectory], tuple[int, int]] = space_of,
     ) -> None:
-        """`shortage_of` returns why appends to a directory are refused, empty while they are not."""
         self._directories = directories
         self._partitions = partitions
         self._shortage_of = shortage_of

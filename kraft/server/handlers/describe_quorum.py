@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from kraft.model import describe_quorum as model
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.call import Handler
 from kraft.server.config.values import CONTROLLER, Voter
 from kraft.wire.schema.describe_quorum import (
     DescribeQuorumRequest,
@@ -21,11 +22,11 @@ from kraft.wire.schema.describe_quorum import (
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic whose partition 0 stands for the metadata quorum in Kafka's protocol."""
 
-Describe = Callable[[model.DescribeQuorumRequest], Awaitable[model.QuorumDescription]]
-
 
 class DescribeQuorumHandler:
-    def __init__(self, describe: Describe, voters: Iterable[Voter]) -> None:
+    def __init__(
+        self, describe: Handler[model.DescribeQuorumRequest, model.QuorumDescription], voters: Iterable[Voter]
+    ) -> None:
         """`describe` returns what the gRPC call of this name does."""
         self._describe = describe
         self._nodes = tuple(

@@ -6,7 +6,7 @@ A group belongs to the partition of `__consumer_offsets` that its id selects, a 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kraft.coordinator.group_partition import partition_of
@@ -15,6 +15,7 @@ from kraft.coordinator.transactions.refusals import id_error
 from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import replace
@@ -38,12 +39,9 @@ class FindCoordinatorHandler:
         image: CurrentImage,
         listener: str,
         topics: Mapping[int, InternalTopic],
-        known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
+        known_to_lead: KnownToLead,
     ) -> None:
-        """`topics` have the state of each CoordinatorType, and are created when one is looked for.
-
-        `known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
-        """
+        """`topics` have the state of each CoordinatorType, and are created when one is looked for."""
         self._image = image
         self._listener = listener
         self._topics = topics

@@ -25,6 +25,10 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
+IsApplied = Callable[[MetadataImage, Request, Response], bool]
+"""Returns whether an image shows what was decided."""
+
+
 class NoAnswer(Refusal):
     """REQUEST_TIMED_OUT: no active controller answered within the request's timeout."""
 
@@ -51,10 +55,7 @@ class Forwarder:
             raise NoAnswer(str(error)) from error
 
     async def decided(
-        self,
-        call: Call[Request, Response],
-        request: Request,
-        is_applied: Callable[[MetadataImage, Request, Response], bool],
+        self, call: Call[Request, Response], request: Request, is_applied: IsApplied[Request, Response]
     ) -> Response:
         """Forward, and return the response once this broker's image shows the decision. Raises as `forward` does."""
         response = await self.forward(call, request)

@@ -81,6 +81,12 @@ class PackedEntries(Sequence[ProducePartition]):
         return cls([(each.topic, each.partition) for each in entries], [each.records for each in entries])
 
 
+Append = Callable[[ProducePartition], None]
+"""Appends an entry of a request, or queues it at its partition."""
+
+Refuse = Callable[[ProducePartition, Refusal], None]
+
+
 class Rest:
     """Entries of one request, from `at` on, that are still to be appended."""
 
@@ -88,8 +94,8 @@ class Rest:
         self,
         entries: PackedEntries,
         at: int,
-        append: Callable[[ProducePartition], None],
-        refuse: Callable[[ProducePartition, Refusal], None],
+        append: Append,
+        refuse: Refuse,
         deadline_s: float,
     ) -> None:
         self.entries = entries
@@ -174,8 +180,8 @@ class LongProduces:
         self,
         entries: Sequence[ProducePartition],
         at: int,
-        append: Callable[[ProducePartition], None],
-        refuse: Callable[[ProducePartition, Refusal], None],
+        append: Append,
+        refuse: Refuse,
         deadline_s: float,
     ) -> Rest:
         """Copy the entries from `at` on, to be appended in later turns.

@@ -5,7 +5,7 @@ Topics are asked for by name, by id, or all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Final
 
 from kraft.metadata.image import CurrentImage, MetadataImage, PartitionImage, TopicImage
@@ -15,6 +15,7 @@ from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
@@ -56,12 +57,11 @@ class MetadataHandler:
         *,
         controller: Callable[[Iterable[int]], int],
         listed_though_fenced: Callable[[], Iterable[BrokerId]],
-        known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
+        known_to_lead: KnownToLead,
         internal_topics: Iterable[InternalTopic],
     ) -> None:
         """`controller` returns the controller's id for these clients, who see these brokers.
 
-        `known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
         `internal_topics` are created as they plan it.
         """
         self._image = image

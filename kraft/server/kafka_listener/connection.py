@@ -37,6 +37,10 @@ READ_BYTES_MIN: Final = 64 * 1024
 """A client that reads less than this between two checks counts as one that reads nothing."""
 
 
+Serve = Callable[[asyncio.Transport], None]
+"""Takes over a connection, for another protocol."""
+
+
 class CloseConnection(Exception):
     """The request cannot be answered and the connection closes. The message is one line that says why."""
 
@@ -44,7 +48,7 @@ class CloseConnection(Exception):
 class TakenOver(Exception):
     """The connection is not one of Kafka's protocol from here on: `serve` takes it over."""
 
-    def __init__(self, serve: Callable[[asyncio.Transport], None]) -> None:
+    def __init__(self, serve: Serve) -> None:
         super().__init__()
         self.serve = serve
 
@@ -60,6 +64,10 @@ class Requests(Protocol):
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection and TakenOver."""
+
+
+MakeRequests = Callable[[str], Requests]
+"""Takes a client's address, and makes what answers its requests."""
 
 
 class ListenerSide(Protocol):
@@ -110,10 +118,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self,
         listener: ListenerSide,
         make_buffer: Callable[[Callback], ReceiveBuffer],
-        make_requests: Callable[[str], Requests],
+        make_requests: MakeRequests,
         limits: ConnectionLimits,
     ) -> None:
-        """`make_buffer` takes the function to call when memory is free again, `make_requests` the client's address."""
+        """`make_buffer` takes the function to call when memory is free again."""
         self._listener = listener
         self._make_requests = make_requests
         self._limits = limits
@@ -372,7 +380,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.failed(self, error)
         self._end("internal error")
 
-    def _hand_over(self, serve: Callable[[asyncio.Transport], None]) -> None:
+    def _hand_over(self, serve: Serve) -> None:
         """Leave the connection to another protocol, which must begin on it with its first request."""
         if self._replies or not self._buffer.frames.is_empty:
             self._end("a connection changes its protocol only at its first request")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
@@ -23,6 +23,21 @@ from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message, Sized
 from kraft.wire.versions import NO_VERSION
 
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+Refused = Callable[[Request, Refusal], Answer]
+"""Returns the response to a refused request."""
+
+FromVersion = Callable[[Request, int], Request]
+"""Returns the request that one of an older version means."""
+
+ToVersion = Callable[[Request, Answer, int], Answer]
+"""Returns what a client of an older version expects."""
+
+Misdirected = Callable[[Answer], Set[TopicPartition]]
+"""Returns the partitions of a response that other brokers lead."""
+
 
 class Reuse(NamedTuple):
     """Responses that are sent again, and the function that says to which requests; None is for this one only."""
@@ -37,11 +52,11 @@ class HandledApi:
         key: ApiKey,
         handle: Callable[..., Awaitable[Any]],
         *,
-        refused: Callable[[Any, Refusal], Any] | None = None,
-        from_version: Callable[[Any, int], Any] | None = None,
-        to_version: Callable[[Any, Any, int], Any] | None = None,
+        refused: Refused[Any, Any] | None = None,
+        from_version: FromVersion[Any] | None = None,
+        to_version: ToVersion[Any, Any] | None = None,
         takes_context: bool = False,
-        misdirected: Callable[[Any], Set[TopicPartition]] | None = None,
+        misdirected: Misdirected[Any] | None = None,
         reuse: Reuse | None = None,
     ) -> None:
         """The functions are those of the API's row in the table."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
+from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.loop.crowds import ACCEPTED_AT_ONCE, lengthen_queues
@@ -62,11 +61,8 @@ class KafkaListener:
         self._crowd_bytes = limits.frame_bytes_max // 4
         self._returning_memory: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int, make_requests: Callable[[str], Requests]) -> None:
-        """Listen at one more address. `make_requests` takes a client's address and makes what answers its requests.
-
-        Raises OSError if the address cannot be bound.
-        """
+    async def listen(self, host: str, port: int, make_requests: MakeRequests) -> None:
+        """Listen at one more address. Raises OSError if it cannot be bound."""
 
         def connect() -> KafkaConnection:
             return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)

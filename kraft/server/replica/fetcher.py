@@ -43,6 +43,7 @@ from kraft.server.config.components import ReplicationConfig
 from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions, PartitionFetch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.waiting_appends import OnRefusal
 
 log = structlog.get_logger()
 
@@ -451,7 +452,7 @@ class ReplicaFetcher:
         self,
         change: Callable[[], ChangeOutcome[Any]],
         *,
-        refused: Callable[[Refusal], None],
+        refused: OnRefusal,
         done: Callback = lambda: None,
     ) -> None:
         """Make a change of one log and call `done` or `refused` at its end; other partitions continue meanwhile."""

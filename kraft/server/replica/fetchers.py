@@ -11,11 +11,12 @@ from kraft.server.loop import background
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.partitions import Partitions
 
+MakeFetcher = Callable[[BrokerId], ReplicaFetcher]
+"""Makes the fetcher from a leader."""
+
 
 class ReplicaFetchers:
-    def __init__(
-        self, partitions: Partitions, make_fetcher: Callable[[BrokerId], ReplicaFetcher], fatal: Fatal
-    ) -> None:
+    def __init__(self, partitions: Partitions, make_fetcher: MakeFetcher, fatal: Fatal) -> None:
         self._partitions = partitions
         self._make_fetcher = make_fetcher
         self._fatal = fatal

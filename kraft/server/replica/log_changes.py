@@ -17,10 +17,13 @@ from typing import Any, Generic, TypeVar
 
 from kraft.log.append_work import AppendMustWait
 from kraft.log.change import Change, ChangeUnderWay, FileStep
-from kraft.model.callbacks import Callback
+from kraft.model.callbacks import Callback, Condition
 from kraft.model.errors import ErrorCode, Refusal
 
 Result = TypeVar("Result")
+
+MakeChange = Callable[[], Change[Result]]
+"""Makes a change, when its turn has come."""
 
 
 class ChangeOutcome(Generic[Result]):
@@ -97,7 +100,7 @@ class StepTicket:
 class _Requested(Generic[Result]):
     """A requested change."""
 
-    def __init__(self, make: Callable[[], Change[Result]], settle: Callback, is_wanted: Callable[[], bool]) -> None:
+    def __init__(self, make: MakeChange[Result], settle: Callback, is_wanted: Condition) -> None:
         self.make = make
         self.settle = settle
         self.is_wanted = is_wanted
@@ -147,10 +150,10 @@ class LogChanges:
 
     def make(
         self,
-        change: Callable[[], Change[Result]],
+        change: MakeChange[Result],
         *,
         settle: Callback = lambda: None,
-        is_wanted: Callable[[], bool] = lambda: True,
+        is_wanted: Condition = lambda: True,
     ) -> ChangeOutcome[Result]:
         """Make the change after the earlier ones, if `is_wanted` still returns True then.
 

@@ -7,7 +7,7 @@ No method awaits: each event is handled in one step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, CheckedRecords, ProducedRecords
@@ -17,7 +17,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult
-from kraft.model.callbacks import Callback
+from kraft.model.callbacks import Callback, Condition
 from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
@@ -366,7 +366,7 @@ class Partition:
         self._follower_change_pending = True
         return self.replica_log.changes.make(change, settle=settle, is_wanted=self._while_role_lasts())
 
-    def _while_role_lasts(self) -> Callable[[], bool]:
+    def _while_role_lasts(self) -> Condition:
         role = self.leader or self.follower
         return lambda: (self.leader or self.follower) is role
 

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from kraft.server.replica.replica_log import ReplicaLog
 
 
+Admit = Callable[[LogDirectory, int], None]
+"""Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""
+
+OnPartition = Callable[["Partition"], None]
+"""Called when something has happened to a partition."""
+
+PartitionFailed = Callable[["Partition", str], None]
+"""Called when a partition has failed, with the reason in one line."""
+
+
 class PartitionServices(Struct, frozen=True, kw_only=True):
     """Settings and callbacks that all partitions of a broker share. Times are monotonic ms, except `wall_ms`."""
 
@@ -27,13 +37,12 @@ class PartitionServices(Struct, frozen=True, kw_only=True):
     wall_ms: NowMs
     request_sync: Callable[[ReplicaLog], None]
     propose_isr: Callable[[Partition, ProposeIsr], None]
-    directory_failed: Callable[[Partition, str], None]
+    directory_failed: PartitionFailed
     """Reports a failed write or sync in the partition's log directory: all its replicas go offline."""
-    replica_is_corrupt: Callable[[Partition, str], None]
+    replica_is_corrupt: PartitionFailed
     """Reports that durable bytes of this replica have changed: it alone goes offline."""
     is_active: BrokerCondition
     """Returns False for a broker that is fenced or shutting down in the metadata."""
-    admit: Callable[[LogDirectory, int], None]
-    """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""
-    role_changed: Callable[[Partition], None]
+    admit: Admit
+    role_changed: OnPartition
     """Called when this broker begins to lead a partition, in each leader epoch, and when it no longer does."""

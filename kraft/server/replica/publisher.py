@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -15,13 +15,12 @@ from kraft.metadata.configs import overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.callbacks import Fatal
-from kraft.model.ids import BrokerId, LogDirectory, TopicIdPartition
+from kraft.model.ids import LogDirectory, TopicIdPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
 from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
-from kraft.server.replica.fetcher import ReplicaFetcher
-from kraft.server.replica.fetchers import ReplicaFetchers
+from kraft.server.replica.fetchers import MakeFetcher, ReplicaFetchers
 from kraft.server.replica.log_preloading import LogPreloading
 from kraft.server.replica.openings import ReplicaOpenings
 from kraft.server.replica.partition import Partition
@@ -52,7 +51,7 @@ class ReplicaPublisher:
         remover: DirectoryRemover,
         defaults: TopicConfig,
         services: PartitionServices,
-        make_fetcher: Callable[[BrokerId], ReplicaFetcher],
+        make_fetcher: MakeFetcher,
         fatal: Fatal,
     ) -> None:
         self._registration = registration

@@ -7,7 +7,7 @@ move is begun again. A move that was interrupted during the swap is finished the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
@@ -15,8 +15,9 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import is_shortage
+from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import LogDirectory, Offset, TopicPartition
+from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.move_directories import (
     NAME_BYTES_MAX,
@@ -27,9 +28,10 @@ from kraft.server.replica.move_directories import (
     remove_copy,
 )
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.partition_services import Admit
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_directories import DirectoryFailed
-from kraft.server.replica.replica_move import PIECE_BYTES, ReplicaMove
+from kraft.server.replica.replica_move import PIECE_BYTES, Read, ReplicaMove
 from kraft.server.replica.replica_storage import ReplicaStorage
 
 log = structlog.get_logger()
@@ -52,9 +54,9 @@ class ReplicaMover:
         partitions: Partitions,
         storage: ReplicaStorage,
         copy_thread: Executor,
-        admit: Callable[[LogDirectory, int], None],
+        admit: Admit,
         directory_failed: DirectoryFailed,
-        moved: Callable[[], Awaitable[None]],
+        moved: AsyncCallback,
         draw_move_id: Callable[[], str],
     ) -> None:
         """`moved` is called after replicas have moved. `draw_move_id` draws 32 hexadecimal digits."""
@@ -298,6 +300,6 @@ class ReplicaMover:
         log.info(event, partition=str(partition.topic_partition), directory=move.destination, **facts)
 
 
-def _reader(partition: Partition) -> Callable[[Offset, int], bytes]:
+def _reader(partition: Partition) -> Read:
     log = partition.replica_log
     return lambda start, bytes_max: log.read(start, bytes_max, log.log.log_end_offset, at_least_one=True)

@@ -55,6 +55,9 @@ class WaitingClient:
             self.go_on()
 
 
+OnRefusal = Callable[[Refusal], None]
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class WaitingAppend:
     records: ProducedRecords
@@ -69,7 +72,7 @@ class WaitingAppend:
     append: Callable[[ProducedRecords], None]
     """Called in the append's turn. Raises AppendMustWait or Refusal if nothing was appended."""
 
-    refuse: Callable[[Refusal], None]
+    refuse: OnRefusal
     """Called instead of `append`, or after `append` raised a Refusal."""
 
 

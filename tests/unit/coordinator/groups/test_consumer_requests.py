@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import pytest
+
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.group import ResolvedRegex
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.groups import consumer_requests
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.replicated import regexes_in_use, unresolved_regexes
-from kraft.coordinator.groups.settings import GroupShardSettings
+from kraft.coordinator.name_regex import regex_error
 from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining_consumer, replayed
 
@@ -49,14 +52,15 @@ def test_ids_given_out_for_a_classic_group_become_unknown_with_it() -> None:
     assert not shard.volatile.classic
 
 
-def test_a_regex_is_checked_when_the_first_member_comes_with_it() -> None:
+def test_a_regex_is_checked_when_the_first_member_comes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
 
-    def regex_error(regex: str) -> str | None:
+    def noted(regex: str) -> str | None:
         checked.append(regex)
-        return "The parenthesis is not closed." if regex == "(" else None
+        return regex_error(regex)
 
-    shard = Coordinator(GroupShardSettings(regex_error=regex_error))
+    monkeypatch.setattr(consumer_requests, "regex_error", noted)
+    shard = Coordinator()
     assert shard.refusal(joining_consumer(topic_regex="(")) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert not shard.groups.consumer
     shard.join_consumer("one", topic_regex="ord.*")

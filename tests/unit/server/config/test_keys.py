@@ -34,7 +34,7 @@ _FILLED_OTHERWISE: dict[type, set[str]] = {
     # Of the coordinators alone: no file sets them.
     ClassicSettings: {"new_member_join_timeout_ms"},
     GroupSettings: {"assigned_at_once_max", "partitions_per_slice"},
-    GroupShardSettings: {"consumer_group", "regex_error", "converted_size_max"},
+    GroupShardSettings: {"consumer_group", "converted_size_max"},
     TransactionSettings: {"unused_ages_ms", "eviction_interval_ms", "batch_bytes_max"},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kraft.metadata.image import MetadataImage
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.group_kind import group_shard_settings
@@ -30,7 +31,7 @@ def loaded(directory: Path) -> NodeConfig:
 
 def test_a_groups_own_configs_count_within_the_brokers_bounds(tmp_path: Path) -> None:
     own = {"billing": {"consumer.session.timeout.ms": "1000", "consumer.assignment.interval.ms": "500"}}
-    settings = group_shard_settings(loaded(tmp_path), lambda pattern: None, lambda: own)
+    settings = group_shard_settings(loaded(tmp_path), lambda: MetadataImage(group_configs=own))
     assert settings.classic.size_max == 34
     assert settings.of_group("others") == settings.consumer
     assert (settings.consumer.heartbeat_interval_ms, settings.consumer.members_max) == (7_000, 12)
