@@ -27,6 +27,10 @@ UNACKNOWLEDGED_MS_MAX: Final = 25_000
 """A peer that vanished silently is noticed after 25 s, whether data is on the way to it or not."""
 
 
+TakeOver = Callable[[asyncio.Transport], None]
+"""Takes over a connection, for another protocol."""
+
+
 class FrameConnection(asyncio.BufferedProtocol):
     """One end of a connection. `ended` is called once, with the reason in one line."""
 

@@ -11,7 +11,7 @@ import structlog
 
 from kraft.log.format.record_batch import Buffer
 from kraft.rpc.call import Exchange, ExchangeHandler, Served
-from kraft.rpc.frame_connection import FrameConnection
+from kraft.rpc.frame_connection import FrameConnection, TakeOver
 from kraft.rpc.frame_exchange import HELLO_VERSION, admitting, connection_method, read_hello
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.refusal_log import RefusalLog
@@ -21,9 +21,6 @@ log = structlog.get_logger()
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 """Limit on one request: some 299,000 partitions."""
-
-TakeOver = Callable[[asyncio.Transport], None]
-"""Serves a connection from now on."""
 
 
 class ServedFrames:

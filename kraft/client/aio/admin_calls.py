@@ -17,7 +17,7 @@ from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, check
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.controller_watch import watched
-from kraft.client.cluster.coordinators import Coordinators
+from kraft.client.cluster.coordinators import Check, Coordinators, check_nothing
 from kraft.client.cluster.leader_calls import LeaderCalls
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
@@ -48,10 +48,6 @@ class AdminClient(Protocol):
 
     @property
     def calls(self) -> AdminCalls: ...
-
-
-def _accept(_response: object) -> None:
-    """Check nothing."""
 
 
 class AdminCalls:
@@ -97,7 +93,7 @@ class AdminCalls:
         call: Call[Request, Response],
         request: Request,
         timeout_ms: int | None,
-        check_response: Callable[[Response], None] = _accept,
+        check_response: Check[Response] = check_nothing,
     ) -> Response:
         """Send the request to one broker after the other, until one answers or the timeout passes.
 
@@ -110,7 +106,7 @@ class AdminCalls:
         call: Call[Request, Response],
         request_of: Callable[[int], Request],
         timeout_ms: int | None,
-        check_response: Callable[[Response], None] = _accept,
+        check_response: Check[Response] = check_nothing,
     ) -> Response:
         """Send a request that the active controller decides, as `ask` does; `request_of` gets the attempt's timeout.
 
@@ -126,7 +122,7 @@ class AdminCalls:
         request_of: Callable[[int], Request],
         timeout_ms: int,
         attempt_ms: int,
-        check_response: Callable[[Response], None],
+        check_response: Check[Response],
     ) -> Response:
         metadata, connections = self._started()
 

@@ -28,6 +28,7 @@ from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRes
 from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
 Done: TypeAlias = Callable[[Offsets, Exception | None], object]
+"""Gets the offsets of a commit that has ended, and an error or None."""
 
 Permit: TypeAlias = Callable[[], MemberIdentity]
 """Returns the identity to commit certain partitions with. Raises CommitFailed if they are not, or no longer, this

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
+from kraft.client.aio.commits import Done
 from kraft.client.aio.consumer_calls import ConsumerClient
 from kraft.client.model.arguments import checked_partitions
 from kraft.client.model.group_offsets import checked_offsets
@@ -30,7 +31,7 @@ async def commit(
 def commit_async(
     consumer: ConsumerClient,
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-    on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object] | None = None,
+    on_done: Done | None = None,
 ) -> asyncio.Task[None]:
     """Commit in the background, after earlier commits. `on_done` gets the offsets, and an error or None."""
     group = consumer.calls.group("commit_async")

@@ -44,6 +44,10 @@ class NoBrokerReachable(Unreachable, KraftError):
         return f"no broker answered within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
 
 
+Ask = Callable[[str, float], Awaitable[Answer]]
+"""Asks the broker at an address, within so many seconds."""
+
+
 class AnyBroker:
     """Addresses of a cluster: the bootstrap servers, and the brokers that its metadata names."""
 
@@ -90,13 +94,13 @@ class AnyBroker:
 
     async def call(
         self,
-        ask: Callable[[str, float], Awaitable[Answer]],
+        ask: Ask[Answer],
         timeout_ms: int,
         attempt_ms: int = ATTEMPT_MAX_MS,
         *,
         hanging: str = "",
     ) -> Answer:
-        """Return the first answer. `ask` gets an address and a timeout in seconds. One that is `hanging` is asked last.
+        """Return the first answer. One that is `hanging` is asked last.
 
         A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
         When the timeout passes, raises the last Refusal of a node that still listens, otherwise NoBrokerReachable.
@@ -112,7 +116,7 @@ class AnyBroker:
 
     async def _first_answer(
         self,
-        ask: Callable[[str, float], Awaitable[Answer]],
+        ask: Ask[Answer],
         began_ms: int,
         timeout_ms: int,
         attempt_ms: int,
@@ -206,6 +210,11 @@ def _other_listener(error: Unreachable) -> str | None:
 def is_transient(code: ErrorCode) -> bool:
     """True if the refusal means that the cluster is changing state, such as during an election."""
     return code.retriable and code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def timed_out(error: Refusal | Unreachable, timeout_ms: int) -> Refusal | NoBrokerReachable:
+    """Return the error of a call whose last attempt had this one."""
+    return NoBrokerReachable({error.address: error.reason}, timeout_ms) if isinstance(error, Unreachable) else error
 
 
 def check(code: int, message: str | None) -> None:

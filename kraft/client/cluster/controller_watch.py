@@ -21,9 +21,11 @@ LOOK_AFTER_S: Final = 0.4
 the caller is told within 2 s."""
 
 
-async def watched(
-    change: Coroutine[Any, Any, Answer], describe_quorum: Callable[[], Coroutine[Any, Any, object]], timeout_ms: int
-) -> Answer:
+DescribeQuorum = Callable[[], Coroutine[Any, Any, object]]
+"""Raises NoActiveController."""
+
+
+async def watched(change: Coroutine[Any, Any, Answer], describe_quorum: DescribeQuorum, timeout_ms: int) -> Answer:
     """Return the answer of the change, which tries again until its timeout.
 
     While it waits, `describe_quorum` is called; the first NoActiveController that it raises is logged as a warning.
@@ -54,9 +56,7 @@ async def _ends_within(answer: asyncio.Future[Answer], wait_s: float) -> bool:
     return answer.done()
 
 
-async def _inactive(
-    describe_quorum: Callable[[], Coroutine[Any, Any, object]], answer: asyncio.Future[Answer]
-) -> NoActiveController | None:
+async def _inactive(describe_quorum: DescribeQuorum, answer: asyncio.Future[Answer]) -> NoActiveController | None:
     """Describe the quorum while there is no answer; return the error if no controller is active, else None."""
     look: asyncio.Task[object] = asyncio.create_task(describe_quorum())
     try:

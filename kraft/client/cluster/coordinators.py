@@ -37,7 +37,11 @@ FOUND_AT_ONCE: Final = 1_000
 """Groups in one request for their coordinators."""
 
 
-def _accept(_: Any) -> None:
+Check = Callable[[Response], None]
+"""Raises the Refusal that a response contains, so that it counts as one of the whole request."""
+
+
+def check_nothing(_: object) -> None:
     """Take every response."""
 
 
@@ -75,16 +79,15 @@ class Coordinators:
         call: Call[Request, Response],
         request: Request,
         deadline_ms: int,
-        accept: Callable[[Response], None] = _accept,
+        check_response: Check[Response] = check_nothing,
     ) -> Response:
         """Send the request, again if retries may help, and return the response. The deadline is on the client's clock.
 
-        `accept` raises the Refusal that a response contains, so that it counts as one of the whole request. Raises the
-        Refusal that retries do not end, or the last Refusal or Unreachable at the deadline.
+        Raises the Refusal that retries do not end, or the last Refusal or Unreachable at the deadline.
         """
 
         async def attempt(timeout_ms: int) -> Response:
-            return await self.attempt(group_id, call, request, timeout_ms, accept)
+            return await self.attempt(group_id, call, request, timeout_ms, check_response)
 
         return await self.until(deadline_ms, attempt)
 
@@ -116,7 +119,7 @@ class Coordinators:
         call: Call[Request, Response],
         request: Request,
         timeout_ms: int,
-        accept: Callable[[Response], None] = _accept,
+        check_response: Check[Response] = check_nothing,
     ) -> Response:
         """Send the request once. Raises Refusal or Unreachable, also when the coordinator moves before it answers."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -130,7 +133,7 @@ class Coordinators:
                 response = answer.result()
             finally:
                 await _ended(answer)
-            accept(response)
+            check_response(response)
         except Unreachable:
             self._forget(group_id, found)
             raise

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable, timed_out
 from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
@@ -68,7 +68,7 @@ class LeaderCalls:
             for partition, error in attempt.passing.items():
                 until_ms = began_ms + MISSING_TOPIC_GRACE_MS if _is_missing(error) else deadline_ms
                 if not attempts.may_follow(error, until_ms):
-                    outcomes[partition] = _timed_out(error, timeout_ms)
+                    outcomes[partition] = timed_out(error, timeout_ms)
             if len(outcomes) < len(asked):
                 await attempts.pause()
         return {each: outcomes[each] for each in asked}
@@ -154,7 +154,3 @@ def _is_passing(refusal: Refusal, broker_id: int | None) -> bool:
 
 def _named(partition: TopicPartition, message: str) -> str:
     return message if str(partition) in message else f"{partition}: {message}"
-
-
-def _timed_out(error: Refusal | Unreachable, timeout_ms: int) -> Refusal | NoBrokerReachable:
-    return NoBrokerReachable({error.address: error.reason}, timeout_ms) if isinstance(error, Unreachable) else error

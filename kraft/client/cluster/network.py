@@ -22,7 +22,7 @@ class Network:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
-        self._connect: Callable[[], Connections] = connect or _grpc_connections
+        self._connect = connect or _grpc_connections
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
 

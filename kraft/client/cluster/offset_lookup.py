@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TypeAlias
 
-from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, timed_out
 from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
@@ -73,7 +73,7 @@ class OffsetLookup:
                 return
             if not attempts.may_follow(next(iter(passing.values()))):
                 for partition, error in passing.items():
-                    yield partition, _timed_out(error, timeout_ms)
+                    yield partition, timed_out(error, timeout_ms)
                 return
             self._metadata.request_refresh()
             await attempts.pause()
@@ -154,7 +154,3 @@ def no_such_partition(partition: TopicPartition, count: int) -> Refusal:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {partition.topic!r} has partitions 0 to {count - 1}, not {partition.partition}",
     )
-
-
-def _timed_out(error: Refusal | Unreachable, timeout_ms: int) -> Refusal | Unreachable:
-    return NoBrokerReachable({error.address: error.reason}, timeout_ms) if isinstance(error, Unreachable) else error

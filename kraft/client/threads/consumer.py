@@ -8,6 +8,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
+from kraft.client.aio.commits import Done
 from kraft.client.aio.consumer import CLOSE_TIMEOUT_MS
 from kraft.client.aio.consumer import Consumer as AsyncConsumer
 from kraft.client.aio.range_reads import decoded, read_chunks
@@ -173,7 +174,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-        on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object] | None = None,
+        on_done: Done | None = None,
     ) -> None:
         """Commit in the background, after earlier commits.
 

@@ -22,7 +22,7 @@ from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.integrity.index_checks import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from kraft.log.integrity.inspection import inspect_batches
-from kraft.log.integrity.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment
+from kraft.log.integrity.scrub import PROBLEMS_MAX, BatchRead, Expected, ScrubbedSegment, scrub_segment
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.recovery.kafka_log import checkpoint_of_kafka
@@ -251,9 +251,7 @@ class _DirectoryCheck:
                 self._fault(time_index.path, 0, missing)
         self._count(scrubbed)
 
-    def _scrubbed(
-        self, path: str, base_offset: int, end_offset: int | None, batch_read: Callable[[int, BatchHeader], None]
-    ) -> ScrubbedSegment:
+    def _scrubbed(self, path: str, base_offset: int, end_offset: int | None, batch_read: BatchRead) -> ScrubbedSegment:
         """Read the `.log`. Raises FileNotFoundError."""
         return scrub_segment(
             self._disk,

@@ -61,6 +61,10 @@ class ScrubbedSegment(Struct, frozen=True, kw_only=True):
     problems: tuple[Corruption, ...]
 
 
+BatchRead = Callable[[int, BatchHeader], None]
+"""Called with position and header of each batch that is whole."""
+
+
 def scrub_segment(
     disk: Disk,
     path: str,
@@ -68,7 +72,7 @@ def scrub_segment(
     *,
     decode_records: bool = False,
     read_bytes: CountBytes,
-    batch_read: Callable[[int, BatchHeader], None] = lambda _position, _header: None,
+    batch_read: BatchRead = lambda _position, _header: None,
 ) -> ScrubbedSegment:
     """Read the whole file and return what is wrong.
 
@@ -106,7 +110,7 @@ class _Scrub:
         expected: Expected,
         decode_records: bool,
         read_bytes: CountBytes,
-        batch_read: Callable[[int, BatchHeader], None],
+        batch_read: BatchRead,
     ) -> None:
         self._file = file
         self._path = path

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from kraft.model.callbacks import Callback
+from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.loop.closed_transports import free_closed
@@ -37,10 +38,6 @@ READ_BYTES_MIN: Final = 64 * 1024
 """A client that reads less than this between two checks counts as one that reads nothing."""
 
 
-Serve = Callable[[asyncio.Transport], None]
-"""Takes over a connection, for another protocol."""
-
-
 class CloseConnection(Exception):
     """The request cannot be answered and the connection closes. The message is one line that says why."""
 
@@ -48,7 +45,7 @@ class CloseConnection(Exception):
 class TakenOver(Exception):
     """The connection is not one of Kafka's protocol from here on: `serve` takes it over."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: TakeOver) -> None:
         super().__init__()
         self.serve = serve
 
@@ -380,7 +377,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.failed(self, error)
         self._end("internal error")
 
-    def _hand_over(self, serve: Serve) -> None:
+    def _hand_over(self, serve: TakeOver) -> None:
         """Leave the connection to another protocol, which must begin on it with its first request."""
         if self._replies or not self._buffer.frames.is_empty:
             self._end("a connection changes its protocol only at its first request")

@@ -14,9 +14,10 @@ from msgspec import Struct
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
 from kraft.model.request_context import RequestContext
+from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
-from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, Serve, TakenOver
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
@@ -73,7 +74,7 @@ Raises CloseConnection."""
 class NodeConnections(Protocol):
     """Admits nodes of this cluster on connections of the listener."""
 
-    def admit(self, version: int, frame: memoryview, peer: str) -> Serve:
+    def admit(self, version: int, frame: memoryview, peer: str) -> TakeOver:
         """Return what serves the connection. Raises Unintroduced, and ValueError for bytes that introduce nobody."""
 
 
