@@ -22,10 +22,10 @@ from kraft.metadata.delta import delta
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
-from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.describe_quorum import QuorumDescriptionRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.rpc.calls import DESCRIBE_QUORUM
@@ -95,7 +95,7 @@ class ScaleBroker:
 
     async def beat(self) -> float:
         """Milliseconds to the answer of the active controller."""
-        request = HeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self.epoch,
             metadata_index=self.metadata_index,
@@ -202,7 +202,7 @@ class ScaleCluster:
         while time.monotonic() < deadline_s:
             with suppress(NoController):
                 quorum = await self.brokers[0].controllers.call(
-                    DESCRIBE_QUORUM, DescribeQuorumRequest(), ACTIVE_DEADLINE_S
+                    DESCRIBE_QUORUM, QuorumDescriptionRequest(), ACTIVE_DEADLINE_S
                 )
                 if all(0 <= voter.lag <= 1 and voter.last_fetch_ms_ago < 1_000 for voter in quorum.voters):
                     return

@@ -26,7 +26,7 @@ from kraft.metadata.records import (
 )
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 
@@ -99,13 +99,13 @@ def register_broker(
 
 def heartbeat(
     image: MetadataImage,
-    request: HeartbeatRequest,
+    request: BrokerHeartbeatRequest,
     *,
     caught_up_from_index: int,
     committed_index: int,
     defaults: TopicConfig = KAFKA_DEFAULTS,
     newcomers: Collection[BrokerId] = (),
-) -> Decision[HeartbeatResult]:
+) -> Decision[BrokerHeartbeatResult]:
     """Decide on a heartbeat: unfence a broker that has caught up, or continue a controlled shutdown.
 
     The broker has caught up once it has applied the entry `caught_up_from_index`: its own registration, or a later one.
@@ -125,7 +125,7 @@ def heartbeat(
         unfencing = unfence_broker(image, request.broker_id, request.broker_epoch, defaults)
         records = unfencing.records
         is_fenced = is_fenced and not unfencing.records
-    response = HeartbeatResult(is_fenced=is_fenced, may_stop=may_stop, committed_index=committed_index)
+    response = BrokerHeartbeatResult(is_fenced=is_fenced, may_stop=may_stop, committed_index=committed_index)
     return Decision(records=records, response=response)
 
 

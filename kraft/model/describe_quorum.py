@@ -46,7 +46,7 @@ class QuorumDescription(Struct, frozen=True, kw_only=True):
     cluster_id: str = ""
 
 
-class DescribeQuorumRequest(Struct, frozen=True, kw_only=True):
+class QuorumDescriptionRequest(Struct, frozen=True, kw_only=True):
     """Request for the state of the quorum; `from_any_voter`: also from a controller that is not active."""
 
     from_any_voter: bool = False

@@ -8,7 +8,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 
-class HeartbeatRequest(Struct, frozen=True, kw_only=True):
+class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
     """Heartbeat of a broker. `metadata_index` is the last metadata entry that it has applied."""
 
     broker_id: BrokerId
@@ -17,7 +17,7 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True):
     wants_shutdown: bool
 
 
-class HeartbeatResult(Struct, frozen=True, kw_only=True):
+class BrokerHeartbeatResult(Struct, frozen=True, kw_only=True):
     """Result of a heartbeat. `may_stop` answers `wants_shutdown`: no leadership is left to be moved."""
 
     error_code: ErrorCode = ErrorCode.NONE

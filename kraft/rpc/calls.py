@@ -6,7 +6,7 @@ from typing import Final
 
 from kraft.model import brokers, features
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
 from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -89,5 +89,5 @@ DESCRIBE_CLIENT_QUOTAS: Final = Call(
     _ADMIN, "DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasResponse
 )
 ALTER_CLIENT_QUOTAS: Final = Call(_ADMIN, "AlterClientQuotas", AlterClientQuotasRequest, AlterClientQuotasResponse)
-DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", DescribeQuorumRequest, QuorumDescription)
+DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", QuorumDescriptionRequest, QuorumDescription)
 DESCRIBE_LOG_DIRS: Final = Call(_ADMIN, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse)

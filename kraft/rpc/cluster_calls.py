@@ -8,7 +8,7 @@ from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, Produc
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.producer_transactions import ProducerTransactionsRequest, ProducerTransactionsResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
@@ -23,7 +23,7 @@ from kraft.wire.schema.write_txn_markers import WriteTxnMarkersRequest, WriteTxn
 _CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
 
 REGISTER_BROKER: Final = Call(_CONTROLLER, "RegisterBroker", RegisterBrokerRequest, RegistrationResult)
-HEARTBEAT: Final = Call(_CONTROLLER, "Heartbeat", HeartbeatRequest, HeartbeatResult)
+HEARTBEAT: Final = Call(_CONTROLLER, "Heartbeat", BrokerHeartbeatRequest, BrokerHeartbeatResult)
 ALTER_PARTITION: Final = Call(_CONTROLLER, "AlterPartition", AlterPartitionRequest, AlterPartitionResult)
 FAIL_REPLICAS: Final = Call(_CONTROLLER, "FailReplicas", FailReplicasRequest, FailReplicasResult)
 ALLOCATE_PRODUCER_IDS: Final = Call(_CONTROLLER, "AllocateProducerIds", AllocateProducerIdsRequest, ProducerIdBlock)

@@ -25,7 +25,7 @@ from kraft.metadata.records import FeatureLevelSet
 from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, DirectoryId, LeaderEpoch
 from kraft.model.partitions import ElectionType
 from kraft.wire.schema.alter_partition_reassignments import (
@@ -192,7 +192,7 @@ class World:
 
     def heartbeat(self, broker: int, *, wants_shutdown: bool = False) -> None:
         if self.nodes[broker].is_up:
-            request = HeartbeatRequest(
+            request = BrokerHeartbeatRequest(
                 broker_id=BrokerId(broker),
                 broker_epoch=epoch_of(self.image, broker),
                 metadata_index=1,

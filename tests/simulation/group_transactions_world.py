@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kraft.coordinator.consumer.requests import Heartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.commands import CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.shard import GroupShard
@@ -225,7 +225,7 @@ class World:
     def come_and_go(self) -> None:
         """Let a member join a group and leave it: the group then has records of its own."""
         group = self.random.choice(GROUPS)
-        joining = Heartbeat(
+        joining = ConsumerHeartbeat(
             group_id=group,
             member_id="m",
             member_epoch=0,

@@ -16,8 +16,7 @@ from msgspec import Struct
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partitions
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
-from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.groups.commands import CommitOffsets, GroupCommand
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -446,7 +445,7 @@ class ConsumerClient(Client):
         if isinstance(response, Refusal):
             self._refused(response.error_code)
             return
-        assert isinstance(response, HeartbeatResponse)
+        assert isinstance(response, ConsumerHeartbeatResponse)
         assert isinstance(command, ConsumerHeartbeat)
         self._reported = self._reported if command.owned is None else command.owned
         self._subscribed = self._subscribed if command.topics is None else command.topics

@@ -12,8 +12,12 @@ from kraft.coordinator.assignors.assignor import Partition, Partitions
 from kraft.coordinator.classic.group import ClassicGroupState
 from kraft.coordinator.consumer.assignment_run import TakeTargets
 from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, ConsumerGroupMember
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
-from kraft.coordinator.consumer.requests import HeartbeatResponse, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+    RebalanceTimeout,
+    SessionTimeout,
+)
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
@@ -400,7 +404,7 @@ class History:
                     what = f"{command.member_id} is assigned {response.assignment!r} in {command.generation_id}"
                     raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, what)
             case ConsumerHeartbeat():
-                assert isinstance(response, HeartbeatResponse)
+                assert isinstance(response, ConsumerHeartbeatResponse)
                 self._check_assigned(command.group_id, response)
             case _:
                 pass  # It shows nothing of the state.
@@ -415,7 +419,7 @@ class History:
                     raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, what)
                 self.acknowledged += 1
 
-    def _check_assigned(self, group_id: str, response: HeartbeatResponse) -> None:
+    def _check_assigned(self, group_id: str, response: ConsumerHeartbeatResponse) -> None:
         if response.member_epoch < 0:
             return
         found = self._assigned.get((group_id, response.member_id, response.member_epoch), set())

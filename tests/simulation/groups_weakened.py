@@ -19,7 +19,7 @@ from kraft.coordinator.consumer import assignment_run, checks, heartbeats, membe
 from kraft.coordinator.consumer.assignment_run import TakeTargets
 from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember
 from kraft.coordinator.consumer.reconciliation import ReconciliationTarget
-from kraft.coordinator.consumer.requests import Heartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.shard import Reply
 from kraft.coordinator.shard_effects import Effect, SendReplies
@@ -104,7 +104,7 @@ def believing_heartbeats_of_any_epoch() -> AbstractContextManager[object]:
     """A late heartbeat counts like one of the current epoch."""
     stay = heartbeats._stay
 
-    def as_if_current(draft: Any, request: Heartbeat, *facts: Any) -> Any:
+    def as_if_current(draft: Any, request: ConsumerHeartbeat, *facts: Any) -> Any:
         member = draft.group.members.get(request.member_id)
         is_member = member is not None and member.epoch > 0
         current = replace(request, member_epoch=member.epoch) if is_member and request.member_epoch >= 0 else request
@@ -117,7 +117,7 @@ def telling_nothing_in_the_previous_epoch() -> AbstractContextManager[object]:
     """A heartbeat of the previous epoch counts as that of a member that has heard what it is assigned now."""
     knows_assignment = heartbeats._knows_assignment
 
-    def as_if_current(request: Heartbeat, member: ConsumerGroupMember) -> bool:
+    def as_if_current(request: ConsumerHeartbeat, member: ConsumerGroupMember) -> bool:
         is_previous = 0 < request.member_epoch < member.epoch
         return knows_assignment(replace(request, member_epoch=member.epoch) if is_previous else request, member)
 

@@ -13,7 +13,7 @@ from random import Random
 from uuid import UUID
 
 from kraft.coordinator.classic.settings import ClassicSettings
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.settings import GroupShardSettings

@@ -27,7 +27,7 @@ from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.settings import AdminSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.metadata.metadata_requests import metadata_of
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.rpc.call import Call
@@ -146,7 +146,7 @@ class AdminCalls:
             if description.error_code is ErrorCode.NOT_CONTROLLER and (wait_for_leader or not description.voters):
                 raise NoActiveController(description)
 
-        description = await self.ask(DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_ms, check_leader)
+        description = await self.ask(DESCRIBE_QUORUM, QuorumDescriptionRequest(), timeout_ms, check_leader)
         if description.error_code is ErrorCode.NOT_CONTROLLER:
             raise NoActiveController(description)
         check(description.error_code, description.error_message)

@@ -18,7 +18,7 @@ from kraft.client.model.group_offsets import (
     fetched_offsets,
 )
 from kraft.client.model.values import OffsetAndMetadata
-from kraft.client.sans_io.group.member import MUST_JOIN_AGAIN, MemberIdentity
+from kraft.client.sans_io.group.member import MUST_JOIN_AGAIN, CommitIdentity
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import OFFSET_COMMIT, OFFSET_FETCH
@@ -30,11 +30,11 @@ from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 Done: TypeAlias = Callable[[Offsets, Exception | None], object]
 """Gets the offsets of a commit that has ended, and an error or None."""
 
-Permit: TypeAlias = Callable[[], MemberIdentity]
+Permit: TypeAlias = Callable[[], CommitIdentity]
 """Returns the identity to commit certain partitions with. Raises CommitFailed if they are not, or no longer, this
 consumer's, even if they were taken away and assigned again: another member may have committed them between."""
 
-NO_MEMBER: Final = MemberIdentity(member_id="", instance_id=None, epoch=-1)
+NO_MEMBER: Final = CommitIdentity(member_id="", instance_id=None, epoch=-1)
 """Identity of a consumer that is assigned partitions without a group's help."""
 
 _EPOCH_MOVED: Final = frozenset(
@@ -156,7 +156,7 @@ class Commits:
         self,
         partitions: Iterable[TopicPartition],
         deadline_ms: int,
-        identity: Callable[[], MemberIdentity | None] = lambda: None,
+        identity: Callable[[], CommitIdentity | None] = lambda: None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offset of each partition that has one. Raises Refusal or Unreachable.
 

@@ -26,7 +26,7 @@ from kraft.client.model.values import GroupMetadata, OffsetAndMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
-from kraft.client.sans_io.group.member import MemberIdentity, MemberMachine
+from kraft.client.sans_io.group.member import CommitIdentity, MemberMachine
 from kraft.client.sans_io.group.ownership import Assign, Lose, Revoke, Step
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
@@ -290,7 +290,7 @@ class OwnGroup:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         return await self._committer(engine).fetch(partitions, deadline_ms, self._reader)
 
-    def _reader(self) -> MemberIdentity | None:
+    def _reader(self) -> CommitIdentity | None:
         """Return the identity that the consumer protocol wants of a member that takes partitions over."""
         if self._membership is None or self._settings.group_protocol != "consumer":
             return None
@@ -304,11 +304,11 @@ class OwnGroup:
         """Return the permit to commit these partitions, until one of them is taken away."""
         return partial(self._identity_for, {each: self._assigned_by.get(each) for each in partitions})
 
-    def _identity_for(self, begun: Mapping[TopicPartition, int | None]) -> MemberIdentity:
+    def _identity_for(self, begun: Mapping[TopicPartition, int | None]) -> CommitIdentity:
         """Return the identity for a commit that began under these assignments. Raises CommitFailed."""
         member = None if self._membership is None else self._membership.member
         if self.subscription is None:
-            identity: MemberIdentity | None = NO_MEMBER
+            identity: CommitIdentity | None = NO_MEMBER
         else:
             identity = None if member is None else member.identity()
         if identity is None:

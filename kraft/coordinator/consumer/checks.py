@@ -10,14 +10,14 @@ from kraft.coordinator.consumer.group import (
     ConsumerGroup,
     ConsumerGroupMember,
 )
-from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, Heartbeat
+from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, ConsumerHeartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_refusals import empty_group_id, group_not_empty
 from kraft.coordinator.offsets.committer import MEMBER_EPOCHS_FROM, Committer
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def check_request(request: Heartbeat, settings: GroupSettings) -> None:
+def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
     """Check what can be checked without the group."""
     _check_ids(request)
     _require(request.rebalance_timeout_ms >= -1, "the rebalance timeout is negative")
@@ -39,7 +39,7 @@ def _require(condition: bool, message: str) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def _check_ids(request: Heartbeat) -> None:
+def _check_ids(request: ConsumerHeartbeat) -> None:
     needs_member_id = (
         request.api_version >= CLIENT_MEMBER_ID_VERSION
         or request.member_epoch > JOIN_EPOCH
@@ -52,7 +52,7 @@ def _check_ids(request: Heartbeat) -> None:
     _require(request.rack_id != "", "the rack id is empty")
 
 
-def _check_join(request: Heartbeat) -> None:
+def _check_join(request: ConsumerHeartbeat) -> None:
     _require(request.rebalance_timeout_ms != -1, "a member that joins has to give its rebalance timeout")
     owns_nothing = request.owned is not None and not request.owned
     _require(owns_nothing, "a member that joins must own no partitions, and has to say so")
@@ -98,7 +98,7 @@ def check_released(member: ConsumerGroupMember, member_id: str) -> None:
         raise Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def check_epoch(member: ConsumerGroupMember, request: Heartbeat) -> None:
+def check_epoch(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> None:
     """Check the epoch of a heartbeat: it is the member's, or the one before if the last response may have been lost."""
     if request.member_epoch != member.epoch and not may_have_missed_response(member, request):
         message = (
@@ -108,14 +108,14 @@ def check_epoch(member: ConsumerGroupMember, request: Heartbeat) -> None:
         raise Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def may_have_missed_response(member: ConsumerGroupMember, request: Heartbeat) -> bool:
+def may_have_missed_response(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> bool:
     """Return whether the heartbeat is of the previous epoch, and the member owns nothing but what is assigned to it."""
     epoch = request.member_epoch
     is_previous = epoch < member.epoch and epoch == member.previous_epoch
     return is_previous and request.owned is not None and request.owned <= member.assigned
 
 
-def may_join_again(member: ConsumerGroupMember, request: Heartbeat) -> bool:
+def may_join_again(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> bool:
     """Return whether a member that is in the group may join: it may not have heard that it is."""
     return may_have_missed_response(member, request) or member.is_unheard
 

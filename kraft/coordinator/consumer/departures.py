@@ -17,9 +17,9 @@ from kraft.coordinator.consumer.checks import check_deletion, known_member, know
 from kraft.coordinator.consumer.draft import NOTHING, ConsumerDraft, ConsumerGroupDecision, refused
 from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, ConsumerGroupMember, MemberState
 from kraft.coordinator.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
     ConsumerTimer,
-    Heartbeat,
-    HeartbeatResponse,
     RebalanceTimeout,
     RejoinTimeout,
     SessionTimeout,
@@ -33,7 +33,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 
 
-def leave(draft: ConsumerDraft, request: Heartbeat, image: MetadataImage) -> HeartbeatResponse:
+def leave(draft: ConsumerDraft, request: ConsumerHeartbeat, image: MetadataImage) -> ConsumerHeartbeatResponse:
     """Let a member go. Its epoch is not checked: whatever it is, the member is about to end."""
     if request.instance_id is None:
         member = known_member(draft.group, request.member_id)
@@ -43,7 +43,7 @@ def leave(draft: ConsumerDraft, request: Heartbeat, image: MetadataImage) -> Hea
         _leave_for_a_while(draft, member)
     else:
         remove(draft, {member.member_id: "its client has closed it"}, image, have_left=True)
-    return HeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
+    return ConsumerHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
 
 
 def _leave_for_a_while(draft: ConsumerDraft, member: ConsumerGroupMember) -> None:

@@ -23,7 +23,7 @@ from kraft.coordinator.consumer.departures import leave
 from kraft.coordinator.consumer.draft import ConsumerDraft, ConsumerGroupDecision, refused
 from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
-from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import assign
 from kraft.coordinator.group_refusals import no_group
@@ -32,7 +32,11 @@ from kraft.model.errors import Refusal
 
 
 def decide_heartbeat(
-    group: ConsumerGroup | None, ticket: Ticket, request: Heartbeat, context: DecisionContext, settings: GroupSettings
+    group: ConsumerGroup | None,
+    ticket: Ticket,
+    request: ConsumerHeartbeat,
+    context: DecisionContext,
+    settings: GroupSettings,
 ) -> ConsumerGroupDecision:
     """Decide a ConsumerGroupHeartbeat; the group is None if it does not exist."""
     try:
@@ -52,8 +56,8 @@ def decide_heartbeat(
 
 
 def _stay(
-    draft: ConsumerDraft, request: Heartbeat, context: DecisionContext, settings: GroupSettings
-) -> HeartbeatResponse:
+    draft: ConsumerDraft, request: ConsumerHeartbeat, context: DecisionContext, settings: GroupSettings
+) -> ConsumerHeartbeatResponse:
     image = context.image
     check_size(draft.group, request.member_id, settings)
     member_id = request.member_id or context.random_id
@@ -74,7 +78,7 @@ def _stay(
     )
     draft.start_session(after, settings)
     sends_assignment = after.assigned != before.assigned or not _knows_assignment(request, before)
-    return HeartbeatResponse(
+    return ConsumerHeartbeatResponse(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
@@ -82,7 +86,7 @@ def _stay(
     )
 
 
-def _knows_assignment(request: Heartbeat, member: ConsumerGroupMember) -> bool:
+def _knows_assignment(request: ConsumerHeartbeat, member: ConsumerGroupMember) -> bool:
     """Return whether the member has heard what it is assigned.
 
     Kafka takes any member that has not sent everything to know it, even if a late copy took its last step.
@@ -95,7 +99,7 @@ def _knows_assignment(request: Heartbeat, member: ConsumerGroupMember) -> bool:
 # --- who it is -------------------------------------------------------------------------------------------------------
 
 
-def _identified(draft: ConsumerDraft, member_id: str, request: Heartbeat) -> ConsumerGroupMember:
+def _identified(draft: ConsumerDraft, member_id: str, request: ConsumerHeartbeat) -> ConsumerGroupMember:
     """Return the member that sent the heartbeat, as it was before; a new one if it joins."""
     if request.instance_id is not None:
         return _identified_static(draft, member_id, request.instance_id, request)
@@ -108,7 +112,7 @@ def _identified(draft: ConsumerDraft, member_id: str, request: Heartbeat) -> Con
 
 
 def _identified_static(
-    draft: ConsumerDraft, member_id: str, instance_id: str, request: Heartbeat
+    draft: ConsumerDraft, member_id: str, instance_id: str, request: ConsumerHeartbeat
 ) -> ConsumerGroupMember:
     if request.member_epoch != JOIN_EPOCH:
         member = known_static_member(draft.group, instance_id, member_id)
@@ -127,7 +131,7 @@ def _identified_static(
 # --- what it wants ---------------------------------------------------------------------------------------------------
 
 
-def _updated(member: ConsumerGroupMember, request: Heartbeat) -> ConsumerGroupMember:
+def _updated(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> ConsumerGroupMember:
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

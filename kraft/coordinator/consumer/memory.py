@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.classic.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, text_bytes
 from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
-from kraft.coordinator.consumer.requests import Heartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.metadata.persistent_maps import PersistentMap
 
 NAME_BYTES: Final = 150
@@ -26,7 +26,7 @@ Part = TypeVar("Part")
 _NOTHING: Final = ConsumerGroup(group_id="")
 
 
-def wanted_bytes(group: ConsumerGroup | None, request: Heartbeat) -> int:
+def wanted_bytes(group: ConsumerGroup | None, request: ConsumerHeartbeat) -> int:
     """Return how much more memory the group may take after the request than before, without what it will assign."""
     if request.member_epoch < JOIN_EPOCH:
         return 0
@@ -44,7 +44,7 @@ def wanted_bytes(group: ConsumerGroup | None, request: Heartbeat) -> int:
     return added if is_known else added + text_bytes(request.topic_regex)
 
 
-def _more_bytes(request: Heartbeat, member: ConsumerGroupMember) -> int:
+def _more_bytes(request: ConsumerHeartbeat, member: ConsumerGroupMember) -> int:
     """Return how much longer the texts are that the member gives about itself. Its address does not count: a member
     that moves goes on."""
     given = (

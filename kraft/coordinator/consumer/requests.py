@@ -13,7 +13,7 @@ CLIENT_MEMBER_ID_VERSION: Final = 1
 """From this version of ConsumerGroupHeartbeat on, the client generates the member id (KIP-1082)."""
 
 
-class Heartbeat(Struct, frozen=True, kw_only=True):
+class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     """ConsumerGroupHeartbeat, with what the broker knows about its sender. What has not changed since the member's last
     one may be left out: it is None, or -1.
     """
@@ -43,7 +43,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
         return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
 
 
-class HeartbeatResponse(Struct, frozen=True, kw_only=True):
+class ConsumerHeartbeatResponse(Struct, frozen=True, kw_only=True):
     """Response to a heartbeat. `assignment` is None if it has not changed since the member got it."""
 
     member_id: str

@@ -10,7 +10,7 @@ from msgspec import Struct
 from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ResolvedRegex
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.offsets.found_topic import FoundTopic
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.ids import TopicId

@@ -9,7 +9,7 @@ from kraft.coordinator.consumer.departures import decide_timer_ended
 from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
 from kraft.coordinator.consumer.regexes import decide_resolved
-from kraft.coordinator.consumer.requests import ConsumerTimer, Heartbeat, RejoinTimeout
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerTimer, RejoinTimeout
 from kraft.coordinator.group_refusals import not_of_protocol
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.downgrade import or_downgraded
@@ -21,7 +21,7 @@ from kraft.coordinator.shard import Reply, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def heartbeat(state: GroupsState, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
+def heartbeat(state: GroupsState, ticket: Ticket, request: ConsumerHeartbeat) -> GroupsDecision:
     group_id = request.group_id
     group = state.groups.consumer.get(group_id)
     classic = state.volatile.classic.get(group_id) if group is None else None
@@ -49,7 +49,7 @@ def timer_ended(state: GroupsState, key: ConsumerTimer) -> GroupsDecision:
     return or_downgraded(state, group, decide_timer_ended(group, key, state.context))
 
 
-def _check_regex(group: ConsumerGroup | None, request: Heartbeat) -> None:
+def _check_regex(group: ConsumerGroup | None, request: ConsumerHeartbeat) -> None:
     regex = request.topic_regex
     if not regex or request.member_epoch < JOIN_EPOCH:
         return

@@ -6,7 +6,7 @@ from typing import Final
 
 from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, GroupCommand
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.heartbeat import HeartbeatRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraft.coordinator.classic import memory as classic_memory
 from kraft.coordinator.classic.messages import JoinGroup
 from kraft.coordinator.consumer import memory as consumer_memory
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.wire.schema.sync_group import SyncGroupRequest

@@ -14,13 +14,13 @@ from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.departures import decide_loaded
 from kraft.coordinator.consumer.requests import (
     AssignmentTimer,
+    ConsumerHeartbeat,
     FailedRunTimer,
     RebalanceTimeout,
     RejoinTimeout,
     SessionTimeout,
     SyncTimeout,
 )
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups import assignments, classic_requests, consumer_requests, offset_requests
 from kraft.coordinator.groups.commands import (

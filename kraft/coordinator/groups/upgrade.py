@@ -28,7 +28,7 @@ from kraft.coordinator.consumer.group import (
     MemberState,
 )
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
-from kraft.coordinator.consumer.requests import Heartbeat, SessionTimeout
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, SessionTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import (
     InvalidConsumerProtocol,
@@ -47,7 +47,9 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 
 
-def join_classic_group(state: GroupsState, classic: ClassicGroup, ticket: Ticket, request: Heartbeat) -> GroupsDecision:
+def join_classic_group(
+    state: GroupsState, classic: ClassicGroup, ticket: Ticket, request: ConsumerHeartbeat
+) -> GroupsDecision:
     """Decide the join of a member of the consumer protocol to a classic group. Refused, it changes nothing."""
     settings = state.settings.of_group(classic.group_id)
     upgraded: tuple[GroupRecord, ...] = ()

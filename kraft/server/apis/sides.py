@@ -10,7 +10,7 @@ from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.callbacks import BrokerCondition
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.rpc.call import Handler
 from kraft.runtime.entropy import Entropy
 from kraft.server.config.keys import BY_NAME
@@ -48,7 +48,7 @@ class ControllerSide(Side, frozen=True, kw_only=True):
     decisions: Decisions
     features_of_others: FeaturesOfOthers
     has_live_session: BrokerCondition
-    describe_quorum: Handler[DescribeQuorumRequest, QuorumDescription]
+    describe_quorum: Handler[QuorumDescriptionRequest, QuorumDescription]
 
     def new_topic_defaults(self, image: MetadataImage) -> ControllerDefaults:
         """Return what a topic has that its request leaves open."""

@@ -14,7 +14,7 @@ from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import CurrentIndex, ImageCondition, MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.model.liveness import LivenessRequest
 from kraft.model.register_broker import RegisterBrokerRequest
@@ -250,9 +250,9 @@ class BrokerLifecycle:
 
     async def _heartbeat(
         self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float
-    ) -> HeartbeatResult | None:
+    ) -> BrokerHeartbeatResult | None:
         """Send one heartbeat. Return the controller's response; None if there is none or it is a refusal."""
-        request = HeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
             metadata_index=metadata_index,

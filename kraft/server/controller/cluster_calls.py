@@ -19,7 +19,7 @@ from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionRes
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerId
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.rpc.call import Served
@@ -91,10 +91,10 @@ class ClusterCalls:
         if not self._host.image.cluster_id:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is becoming active: retry")
 
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResult:
         changes, newcomers = ChangeCounts(), self._newcomers()
 
-        def decide(image: MetadataImage) -> Decision[HeartbeatResult]:
+        def decide(image: MetadataImage) -> Decision[BrokerHeartbeatResult]:
             return broker_decisions.heartbeat(
                 image,
                 request,
@@ -114,7 +114,7 @@ class ClusterCalls:
                 result = await self._host.submit(lambda image: changes.of(image, decide(image)))
                 _log_heartbeat(request, result, changes)
         except Refusal as refusal:
-            return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
+            return BrokerHeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
         if result.may_stop:
             self._watch.stops(request.broker_id, request.broker_epoch)
         return result
@@ -206,7 +206,7 @@ class ClusterCalls:
         ]
 
 
-def _log_heartbeat(request: HeartbeatRequest, result: HeartbeatResult, changes: ChangeCounts) -> None:
+def _log_heartbeat(request: BrokerHeartbeatRequest, result: BrokerHeartbeatResult, changes: ChangeCounts) -> None:
     """Log what a heartbeat that changed the metadata brought about."""
     if not request.wants_shutdown:
         event = "broker unfencing committed"

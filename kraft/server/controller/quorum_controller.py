@@ -15,7 +15,7 @@ from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.service_times import ServiceTimes
 from kraft.metadata.topic_decisions import ControllerDefaults
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.quorum.port import Quorum
@@ -141,7 +141,7 @@ class QuorumController:
 
     # --- requests from operators ---
 
-    async def describe_quorum(self, request: DescribeQuorumRequest) -> QuorumDescription:
+    async def describe_quorum(self, request: QuorumDescriptionRequest) -> QuorumDescription:
         assert self._quorum is not None
         status = self._quorum.describe()
         if request.from_any_voter and not self.host.active:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.messages import JoinGroup
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.limits import group_id_error

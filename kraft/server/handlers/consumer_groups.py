@@ -8,8 +8,8 @@ from typing import Final
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.requests import (
     ConsumerGroupDescription,
-    Heartbeat,
-    HeartbeatResponse,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
     MemberDescription,
 )
 from kraft.coordinator.group_refusals import empty_group_id
@@ -46,7 +46,7 @@ class ConsumerGroupsHandler:
         """Return the member's epoch, and its assignment if it has changed. Raises Refusal."""
         self._require_protocol()
         names, owned = request.subscribed_topic_names, request.topic_partitions
-        command = Heartbeat(
+        command = ConsumerHeartbeat(
             group_id=request.group_id,
             member_id=request.member_id,
             member_epoch=request.member_epoch,
@@ -61,7 +61,7 @@ class ConsumerGroupsHandler:
             client_host=context.client_host,
             api_version=context.version,
         )
-        response: HeartbeatResponse = await self._coordinators.decide(request.group_id, command)
+        response: ConsumerHeartbeatResponse = await self._coordinators.decide(request.group_id, command)
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=response.member_id,

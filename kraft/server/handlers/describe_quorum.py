@@ -25,7 +25,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 class DescribeQuorumHandler:
     def __init__(
-        self, describe: Handler[model.DescribeQuorumRequest, model.QuorumDescription], voters: Iterable[Voter]
+        self, describe: Handler[model.QuorumDescriptionRequest, model.QuorumDescription], voters: Iterable[Voter]
     ) -> None:
         """`describe` returns what the gRPC call of this name does."""
         self._describe = describe
@@ -35,7 +35,7 @@ class DescribeQuorumHandler:
         )
 
     async def handle(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        quorum = await self._describe(model.DescribeQuorumRequest())
+        quorum = await self._describe(model.QuorumDescriptionRequest())
         if quorum.error_code is not ErrorCode.NONE:
             raise Refusal(quorum.error_code, quorum.error_message)
         return DescribeQuorumResponse(

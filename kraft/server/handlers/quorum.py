@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from kraft.model.callbacks import NowMs
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.handlers.leaderless_quorum import leaderless
@@ -27,10 +27,10 @@ class QuorumHandler:
         self._own_id = own_id
         self._wall_ms = wall_ms
 
-    async def describe(self, _: DescribeQuorumRequest) -> QuorumDescription:
+    async def describe(self, _: QuorumDescriptionRequest) -> QuorumDescription:
         """Return the active controller's description, or that no controller is active, with what the voters know."""
         from_leader = asyncio.ensure_future(
-            self._controllers.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), LEADER_WAIT_S)
+            self._controllers.call(DESCRIBE_QUORUM, QuorumDescriptionRequest(), LEADER_WAIT_S)
         )
         try:
             await asyncio.wait([from_leader], timeout=VOTERS_ASKED_AFTER_S)
@@ -49,7 +49,7 @@ class QuorumHandler:
             await asyncio.wait([from_leader])
 
     async def _without_leader(self) -> QuorumDescription:
-        request = DescribeQuorumRequest(from_any_voter=True)
+        request = QuorumDescriptionRequest(from_any_voter=True)
         answers = await self._controllers.ask_each(DESCRIBE_QUORUM, request, VOTER_WAIT_S)
         for answer in answers.values():
             if answer is not None and answer.leader_id >= 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kraft.client.threads.loop_thread import shared_loop
-from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.describe_quorum import QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
 from kraft.rpc.peers import PeerConnections, Unreachable
@@ -103,7 +103,7 @@ class StaleLeaderClient:
     async def _ask_who_leads(self, address: str) -> None:
         try:
             description = await self._connections.peer(address).call(
-                DESCRIBE_QUORUM, DescribeQuorumRequest(), self._attempt_s
+                DESCRIBE_QUORUM, QuorumDescriptionRequest(), self._attempt_s
             )
         except (Unreachable, Refusal):
             return

@@ -21,7 +21,7 @@ from kraft.model.brokers import (
     FenceBrokerRequest,
     UnfenceBrokerRequest,
 )
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -175,7 +175,7 @@ class FakeAdmin(FakeListings):
     ) -> ListPartitionReassignmentsResponse:
         return list_partition_reassignments(self._cluster.image, request)
 
-    def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
+    def describe_quorum(self, _: QuorumDescriptionRequest) -> QuorumDescription:
         voters = [
             QuorumMember(
                 node_id=broker_id,

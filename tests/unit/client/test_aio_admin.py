@@ -13,7 +13,7 @@ from kraft.client.model.errors import ClientClosed, NoActiveController
 from kraft.client.model.values import NewTopic
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.configs import ConfigOperation, ConfigResourceType, ConfigSource
-from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.describe_quorum import QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_cluster import FakeCluster
@@ -140,7 +140,7 @@ async def test_the_quorum_and_the_cluster_are_described() -> None:
     cluster = FakeCluster()
     async with admin_of(cluster) as admin:
         quorum = await admin.describe_quorum()
-        assert quorum == FakeAdmin(cluster, 1).describe_quorum(DescribeQuorumRequest())
+        assert quorum == FakeAdmin(cluster, 1).describe_quorum(QuorumDescriptionRequest())
         assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (2, 5, 41)
         assert [(each.node_id, each.log_end_offset, each.lag) for each in quorum.voters] == [
             (1, 40, 1),
@@ -166,7 +166,7 @@ async def test_another_node_is_asked_when_the_first_is_down() -> None:
 async def test_a_change_without_an_active_controller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
     leaderless = replace(
-        FakeAdmin(cluster, 1).describe_quorum(DescribeQuorumRequest()),
+        FakeAdmin(cluster, 1).describe_quorum(QuorumDescriptionRequest()),
         error_code=ErrorCode.NOT_CONTROLLER,
         leader_id=-1,
     )

@@ -26,7 +26,7 @@ from kraft.metadata.records import (
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, ProducerId
 from kraft.model.register_broker import RegisterBrokerRequest
 from tests.support.cluster_images import CLUSTER, cluster, epoch_of, partition, registration, with_topic
@@ -41,8 +41,10 @@ def fence(image: MetadataImage, broker_id: int) -> MetadataImage:
     return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
-def beat(image: MetadataImage, broker_id: int, *, index: int = 10, wants_shutdown: bool = False) -> HeartbeatRequest:
-    return HeartbeatRequest(
+def beat(
+    image: MetadataImage, broker_id: int, *, index: int = 10, wants_shutdown: bool = False
+) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
         broker_id=BrokerId(broker_id),
         broker_epoch=epoch_of(image, broker_id),
         metadata_index=index,

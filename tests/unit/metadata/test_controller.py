@@ -25,7 +25,7 @@ from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import CreateTopicsRequest
@@ -198,7 +198,7 @@ class Cluster:
         return self._data.draw(st.integers(0, 4))
 
     def _beat(self, broker_id: BrokerId, *, caught_up: bool, wants_shutdown: bool) -> None:
-        request = HeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.image.brokers[broker_id].broker_epoch,
             metadata_index=int(caught_up),

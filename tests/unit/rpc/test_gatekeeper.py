@@ -15,7 +15,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc import gatekeeper
@@ -32,7 +32,9 @@ from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 
 SECRETS = ClusterSecrets([b"the secret of the cluster"])
 OTHERS = ClusterSecrets([b"the secret of another cluster"])
-BEAT = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2), metadata_index=3, wants_shutdown=False)
+BEAT = BrokerHeartbeatRequest(
+    broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2), metadata_index=3, wants_shutdown=False
+)
 FETCH_NOTHING = ReplicaFetchRequest(
     replica_id=BrokerId(1), broker_epoch=BrokerEpoch(2), max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=[]
 )
@@ -57,10 +59,10 @@ class Node:
     answered: int = 0
     gatekeeper: Gatekeeper | None = None
 
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResult:
         assert request == BEAT
         self.answered += 1
-        return HeartbeatResult(error_code=ErrorCode.NONE, error_message="", is_fenced=True)
+        return BrokerHeartbeatResult(error_code=ErrorCode.NONE, error_message="", is_fenced=True)
 
     async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
         self.answered += 1
@@ -127,7 +129,7 @@ def dial_as(secrets: ClusterSecrets | None, cluster_id: str = "cluster", node_id
     return PeerConnections(dial)
 
 
-async def beat(node: Node, connections: PeerConnections) -> HeartbeatResult:
+async def beat(node: Node, connections: PeerConnections) -> BrokerHeartbeatResult:
     return await connections.peer(node.address).call(HEARTBEAT, BEAT, 5)
 
 

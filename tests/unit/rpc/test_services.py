@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from kraft.metadata.new_topics import new_topic
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
@@ -181,7 +181,7 @@ async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_
     async def refuse(_: object) -> CreateTopicsResponse:
         raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
 
-    async def describe(_: DescribeQuorumRequest) -> QuorumDescription:
+    async def describe(_: QuorumDescriptionRequest) -> QuorumDescription:
         raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
 
     admin = public_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
@@ -192,7 +192,7 @@ async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_
         assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
         assert refused.value.message == "this is not the active controller; controller 2 is"
         with pytest.raises(Refusal) as refused:
-            await peer.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), CALL_S)
+            await peer.call(DESCRIBE_QUORUM, QuorumDescriptionRequest(), CALL_S)
         assert refused.value.message == "a: line: with: colons"
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.assignors import COOPERATIVE
-from kraft.client.sans_io.group.classic_states import MemberEvent, MemberState, after
+from kraft.client.sans_io.group.classic_states import ClassicMemberState, MemberEvent, after
 from kraft.client.sans_io.group.consumer_protocol import (
     NO_GENERATION,
     MemberSubscription,
@@ -26,7 +26,7 @@ from kraft.client.sans_io.group.consumer_protocol import (
     encode_subscription,
 )
 from kraft.client.sans_io.group.leadership import Leadership
-from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
+from kraft.client.sans_io.group.member import CommitIdentity, GroupRequest, GroupResponse, MemberMachine
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, NOWHERE, Place
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.metadata.topic_names import INTERNAL_TOPICS
@@ -56,7 +56,7 @@ class ClassicMember(MemberMachine):
         self._pattern: re.Pattern[str] | None = None
         self._topics: frozenset[str] = frozenset()
         """The names, and the topics that match the pattern."""
-        self._state = MemberState.UNJOINED
+        self._state = ClassicMemberState.UNJOINED
         self._asked_topics: frozenset[str] = frozenset()
         """The topics in the last JoinGroup."""
         self._generation = NO_GENERATION
@@ -77,10 +77,10 @@ class ClassicMember(MemberMachine):
         else:
             self._looked_up_ms = None
 
-    def identity(self) -> MemberIdentity | None:
-        if self._state is MemberState.UNJOINED or self.ownership.is_losing:
+    def identity(self) -> CommitIdentity | None:
+        if self._state is ClassicMemberState.UNJOINED or self.ownership.is_losing:
             return None
-        return MemberIdentity(self._member_id, self._settings.group_instance_id, self._generation)
+        return CommitIdentity(self._member_id, self._settings.group_instance_id, self._generation)
 
     def _set_topics(self, topics: frozenset[str]) -> None:
         if topics != self._topics:
@@ -104,8 +104,8 @@ class ClassicMember(MemberMachine):
         if self._is_leaving:
             return 0
         metadata_at_ms, heartbeat_at_ms = self._metadata_at_ms, self._sent_ms + self._settings.heartbeat_interval_ms
-        is_joining = self._state in (MemberState.UNJOINED, MemberState.REJOINING)
-        if self._state is MemberState.SYNCING or (is_joining and self.ownership.is_settled):
+        is_joining = self._state in (ClassicMemberState.UNJOINED, ClassicMemberState.REJOINING)
+        if self._state is ClassicMemberState.SYNCING or (is_joining and self.ownership.is_settled):
             return 0
         return heartbeat_at_ms if metadata_at_ms is None else min(heartbeat_at_ms, metadata_at_ms)
 
@@ -114,9 +114,9 @@ class ClassicMember(MemberMachine):
         match self._state:
             case _ if metadata_at_ms is not None and metadata_at_ms < heartbeat_at_ms:
                 return self._metadata_request()
-            case MemberState.UNJOINED | MemberState.REJOINING if self.ownership.is_settled:
+            case ClassicMemberState.UNJOINED | ClassicMemberState.REJOINING if self.ownership.is_settled:
                 return self._join_request()
-            case MemberState.SYNCING:
+            case ClassicMemberState.SYNCING:
                 return self._sync_request()
             case _:
                 return HeartbeatRequest(
@@ -131,13 +131,13 @@ class ClassicMember(MemberMachine):
         """Return when metadata is due, 0 for at once; None if nothing depends on it in this state."""
         is_unmatched = self._pattern is not None and self._looked_up_ms is None
         match self._state:
-            case MemberState.SYNCING:
+            case ClassicMemberState.SYNCING:
                 return None
-            case MemberState.COUNTING:
+            case ClassicMemberState.COUNTING:
                 return 0
             case _ if is_unmatched:
                 return 0
-            case MemberState.STABLE | MemberState.GIVING_UP if self._leadership or self._pattern:
+            case ClassicMemberState.STABLE | ClassicMemberState.GIVING_UP if self._leadership or self._pattern:
                 return (self._looked_up_ms or 0) + self._settings.metadata_max_age_ms
             case _:
                 return None
@@ -227,7 +227,7 @@ class ClassicMember(MemberMachine):
             self._leadership = None
 
     def _take_synced(self, response: SyncGroupResponse) -> None:
-        if self._state is not MemberState.SYNCING:
+        if self._state is not ClassicMemberState.SYNCING:
             # The subscription has changed since. What is owned stays the member's until it joins again.
             return
         try:
@@ -255,9 +255,9 @@ class ClassicMember(MemberMachine):
             )
         }
         is_changed = self._leadership is not None and self._leadership.count(found)
-        if self._state is MemberState.COUNTING:
+        if self._state is ClassicMemberState.COUNTING:
             self._state = after(self._state, MemberEvent.COUNTED)
-        elif is_changed and self._state in (MemberState.STABLE, MemberState.GIVING_UP):
+        elif is_changed and self._state in (ClassicMemberState.STABLE, ClassicMemberState.GIVING_UP):
             self._rebalance()
         if self._pattern is not None:
             matching = {topic for topic in found if topic not in INTERNAL_TOPICS and self._pattern.fullmatch(topic)}
@@ -266,7 +266,7 @@ class ClassicMember(MemberMachine):
     def _take_refusal(self, code: ErrorCode, now_ms: int) -> bool:
         if code is not ErrorCode.REBALANCE_IN_PROGRESS:
             return False
-        if self._state in (MemberState.UNJOINED, MemberState.REJOINING):
+        if self._state in (ClassicMemberState.UNJOINED, ClassicMemberState.REJOINING):
             self._retry(now_ms, code.name)
         else:
             self._rebalance()
@@ -283,7 +283,7 @@ class ClassicMember(MemberMachine):
         return self._member_id != "" and self._settings.group_instance_id is None
 
     def _join(self) -> None:
-        assert self._state is MemberState.UNJOINED, "it has left the group, or was excluded"
+        assert self._state is ClassicMemberState.UNJOINED, "it has left the group, or was excluded"
 
     def _forget_membership(self, code: ErrorCode) -> None:
         self._generation = NO_GENERATION
@@ -293,5 +293,5 @@ class ClassicMember(MemberMachine):
             self._member_id = ""
 
     def _settled(self) -> None:
-        if self._state is MemberState.GIVING_UP and self.ownership.is_settled:
+        if self._state is ClassicMemberState.GIVING_UP and self.ownership.is_settled:
             self._rebalance()

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class MemberState(Enum):
+class ClassicMemberState(Enum):
     """What a member is about to do."""
 
     UNJOINED = auto()
@@ -49,45 +49,45 @@ class MemberEvent(Enum):
     """It has left the group, or was excluded."""
 
 
-_NEXT: Final[Mapping[MemberState, Mapping[MemberEvent, MemberState]]] = {
-    MemberState.UNJOINED: {
-        MemberEvent.REBALANCE: MemberState.UNJOINED,
-        MemberEvent.JOINED: MemberState.SYNCING,
-        MemberEvent.JOINED_AS_LEADER: MemberState.COUNTING,
-        MemberEvent.JOINED_OUTDATED: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+_NEXT: Final[Mapping[ClassicMemberState, Mapping[MemberEvent, ClassicMemberState]]] = {
+    ClassicMemberState.UNJOINED: {
+        MemberEvent.REBALANCE: ClassicMemberState.UNJOINED,
+        MemberEvent.JOINED: ClassicMemberState.SYNCING,
+        MemberEvent.JOINED_AS_LEADER: ClassicMemberState.COUNTING,
+        MemberEvent.JOINED_OUTDATED: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
-    MemberState.REJOINING: {
-        MemberEvent.REBALANCE: MemberState.REJOINING,
-        MemberEvent.JOINED: MemberState.SYNCING,
-        MemberEvent.JOINED_AS_LEADER: MemberState.COUNTING,
-        MemberEvent.JOINED_OUTDATED: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+    ClassicMemberState.REJOINING: {
+        MemberEvent.REBALANCE: ClassicMemberState.REJOINING,
+        MemberEvent.JOINED: ClassicMemberState.SYNCING,
+        MemberEvent.JOINED_AS_LEADER: ClassicMemberState.COUNTING,
+        MemberEvent.JOINED_OUTDATED: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
-    MemberState.COUNTING: {
-        MemberEvent.COUNTED: MemberState.SYNCING,
-        MemberEvent.REBALANCE: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+    ClassicMemberState.COUNTING: {
+        MemberEvent.COUNTED: ClassicMemberState.SYNCING,
+        MemberEvent.REBALANCE: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
-    MemberState.SYNCING: {
-        MemberEvent.ASSIGNED: MemberState.STABLE,
-        MemberEvent.ASSIGNED_LESS: MemberState.GIVING_UP,
-        MemberEvent.REBALANCE: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+    ClassicMemberState.SYNCING: {
+        MemberEvent.ASSIGNED: ClassicMemberState.STABLE,
+        MemberEvent.ASSIGNED_LESS: ClassicMemberState.GIVING_UP,
+        MemberEvent.REBALANCE: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
-    MemberState.STABLE: {
-        MemberEvent.REBALANCE: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+    ClassicMemberState.STABLE: {
+        MemberEvent.REBALANCE: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
-    MemberState.GIVING_UP: {
-        MemberEvent.REBALANCE: MemberState.REJOINING,
-        MemberEvent.GONE: MemberState.UNJOINED,
+    ClassicMemberState.GIVING_UP: {
+        MemberEvent.REBALANCE: ClassicMemberState.REJOINING,
+        MemberEvent.GONE: ClassicMemberState.UNJOINED,
     },
 }
 """For each state, the events that may come in it, and the state after each."""
 
 
-def after(state: MemberState, event: MemberEvent) -> MemberState:
+def after(state: ClassicMemberState, event: MemberEvent) -> ClassicMemberState:
     """Return the state after the event."""
     following = _NEXT[state].get(event)
     assert following is not None, f"{event.name} cannot come in state {state.name}"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from kraft.client.model.group_offsets import grouped
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.sans_io.group.member import GroupRequest, GroupResponse, MemberIdentity, MemberMachine
+from kraft.client.sans_io.group.member import CommitIdentity, GroupRequest, GroupResponse, MemberMachine
 from kraft.client.sans_io.group.ownership import NOWHERE, Place, Places
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
@@ -59,10 +59,10 @@ class ConsumerMember(MemberMachine):
         """Subscribe to topics by name, by a regular expression that the coordinator resolves, or both."""
         self._subscription = _Subscription(topics, regex)
 
-    def identity(self) -> MemberIdentity | None:
+    def identity(self) -> CommitIdentity | None:
         if self._epoch <= _JOIN_EPOCH:
             return None
-        return MemberIdentity(self._member_id, self._settings.group_instance_id, self._epoch)
+        return CommitIdentity(self._member_id, self._settings.group_instance_id, self._epoch)
 
     # --- heartbeats -------------------------------------------------------------------------------------------
 

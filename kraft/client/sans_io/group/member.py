@@ -55,7 +55,7 @@ MUST_JOIN_AGAIN: Final = frozenset(
 """The group has excluded the member, or does not know it."""
 
 
-class MemberIdentity(Struct, frozen=True):
+class CommitIdentity(Struct, frozen=True):
     """Identity that a member commits offsets with."""
 
     member_id: str
@@ -246,7 +246,7 @@ class MemberMachine(ABC):
         """Subscribe to topics by name, by a regular expression, or both."""
 
     @abstractmethod
-    def identity(self) -> MemberIdentity | None:
+    def identity(self) -> CommitIdentity | None:
         """Return the identity to commit with; None while this consumer is no member."""
 
     @property

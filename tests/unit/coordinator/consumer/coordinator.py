@@ -12,7 +12,12 @@ from kraft.coordinator.consumer.draft import ConsumerGroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, ConsumerGroupState, MemberState
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
 from kraft.coordinator.consumer.records import replay
-from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+    RebalanceTimeout,
+    SessionTimeout,
+)
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import DecisionContext, Ticket, TimerKey
@@ -99,30 +104,30 @@ class Coordinator:
             else:
                 self.timers[key] = after_ms
 
-    def decide(self, request: Heartbeat) -> HeartbeatResponse | Refusal:
+    def decide(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResponse | Refusal:
         context = self.context()
         decision = decide_heartbeat(self.state, Ticket(self._tickets), request, context, self.settings)
         [reply] = decision.replies
         assert reply.ticket == self._tickets
-        assert isinstance(reply.response, HeartbeatResponse | Refusal)
+        assert isinstance(reply.response, ConsumerHeartbeatResponse | Refusal)
         if isinstance(reply.response, Refusal):
             assert not decision.records
             assert not decision.timers
         self.apply(decision)
         return reply.response
 
-    def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatResponse:
-        response = self.decide(Heartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields))
-        assert isinstance(response, HeartbeatResponse), response
+    def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> ConsumerHeartbeatResponse:
+        response = self.decide(ConsumerHeartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields))
+        assert isinstance(response, ConsumerHeartbeatResponse), response
         return response
 
     def refusal(self, member_id: str, epoch: int, **fields: Any) -> str:
         """Send a heartbeat that is refused, and return the name of the error."""
-        response = self.decide(Heartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields))
+        response = self.decide(ConsumerHeartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields))
         assert isinstance(response, Refusal), response
         return response.error_code.name
 
-    def join(self, member_id: str, *topics: str, **fields: Any) -> HeartbeatResponse:
+    def join(self, member_id: str, *topics: str, **fields: Any) -> ConsumerHeartbeatResponse:
         fields = {"rebalance_timeout_ms": 60_000, "owned": NO_PARTITIONS, "topics": frozenset(topics)} | fields
         return self.heartbeat(member_id, 0, **fields)
 

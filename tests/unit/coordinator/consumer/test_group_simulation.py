@@ -9,7 +9,12 @@ import pytest
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
 from kraft.coordinator.consumer.departures import decide_loaded
 from kraft.coordinator.consumer.group import LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroupState
-from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+    RebalanceTimeout,
+    SessionTimeout,
+)
 from kraft.model.errors import Refusal
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator, compacted, image_of, replayed
 
@@ -33,14 +38,14 @@ class Consumer:
         self.was_removed = False
         """The group has removed the member. It learns it with its next heartbeat, and then owns nothing."""
 
-        self.in_flight: Heartbeat | None = None
+        self.in_flight: ConsumerHeartbeat | None = None
         self._reported: Partitions | None = None
         self._subscribed: frozenset[str] | None = None
         self._is_full = True
 
-    def send(self, *, epoch: int | None = None) -> Heartbeat:
+    def send(self, *, epoch: int | None = None) -> ConsumerHeartbeat:
         is_full = self._is_full or self.epoch == 0 or self.topics != self._subscribed
-        self.in_flight = Heartbeat(
+        self.in_flight = ConsumerHeartbeat(
             group_id=GROUP,
             member_id=self.member_id,
             member_epoch=self.epoch if epoch is None else epoch,
@@ -60,7 +65,7 @@ class Consumer:
         self.in_flight = None
         self._is_full = True
 
-    def receive(self, response: HeartbeatResponse | Refusal) -> None:
+    def receive(self, response: ConsumerHeartbeatResponse | Refusal) -> None:
         assert self.in_flight is not None
         sent, self.in_flight = self.in_flight, None
         if isinstance(response, Refusal):
@@ -85,7 +90,7 @@ class World:
         self.counts = {"a": 4, "b": 3}
         self.group = Coordinator(None, **self.counts)
         self.consumers: list[Consumer] = []
-        self.late: list[tuple[Consumer, Heartbeat]] = []
+        self.late: list[tuple[Consumer, ConsumerHeartbeat]] = []
         self._names = 0
         self._epochs = (0, 0)
         self._member_epochs: dict[str, int] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, ResolvedRegex
 from kraft.coordinator.consumer.memory import NAME_BYTES, OWNED_BYTES, TARGET_BYTES, added_bytes, wanted_bytes
-from kraft.coordinator.consumer.requests import Heartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.metadata.persistent_maps import PersistentMap
 from tests.support.classic_requests import offered
 from tests.unit.coordinator.consumer.coordinator import GROUP, partitions
@@ -31,8 +31,8 @@ def member(member_id: str = "m", **fields: Any) -> ConsumerGroupMember:
     return ConsumerGroupMember(member_id=member_id, **fields)
 
 
-def heartbeat(epoch: int = 0, **fields: Any) -> Heartbeat:
-    return Heartbeat(**{"group_id": GROUP, "member_id": "m", "member_epoch": epoch, **fields})
+def heartbeat(epoch: int = 0, **fields: Any) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(**{"group_id": GROUP, "member_id": "m", "member_epoch": epoch, **fields})
 
 
 @pytest.mark.parametrize(

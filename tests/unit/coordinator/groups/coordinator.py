@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from kraft.coordinator.classic.memory import added_bytes
 from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.coordinator.consumer.memory import added_bytes as consumer_bytes
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
-from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
@@ -210,12 +209,12 @@ class Coordinator:
         ticket = self.request(HeartbeatRequest(group_id=group_id, member_id=member_id, generation_id=generation))
         return self.replies[ticket]
 
-    def join_consumer(self, member_id: str = "m", group_id: str = GROUP, **fields: Any) -> HeartbeatResponse:
-        return self.answer(self.request(joining_consumer(member_id, group_id, **fields)), HeartbeatResponse)
+    def join_consumer(self, member_id: str = "m", group_id: str = GROUP, **fields: Any) -> ConsumerHeartbeatResponse:
+        return self.answer(self.request(joining_consumer(member_id, group_id, **fields)), ConsumerHeartbeatResponse)
 
     def leave_consumer(self, member_id: str = "m", group_id: str = GROUP) -> None:
         leave = ConsumerHeartbeat(group_id=group_id, member_id=member_id, member_epoch=-1)
-        self.answer(self.request(leave), HeartbeatResponse)
+        self.answer(self.request(leave), ConsumerHeartbeatResponse)
 
     def commit(self, offset: int = 5, topic: str = "orders", group_id: str = GROUP, **fields: Any) -> object:
         """Commit an offset of partition 0; return NONE, another code of that partition, or a refusal's code."""

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
 from kraft.coordinator.classic.messages import MemberIdRequired
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
-from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -84,7 +83,7 @@ class ConsumerClient(Client):
             assert response.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH), response
             self.epoch, self.owned, self._assigned = 0, NO_PARTITIONS, NO_PARTITIONS
             return
-        assert isinstance(response, HeartbeatResponse)
+        assert isinstance(response, ConsumerHeartbeatResponse)
         self.epoch = response.member_epoch
         if response.assignment is not None:
             self._assigned = response.assignment

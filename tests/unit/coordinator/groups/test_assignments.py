@@ -8,7 +8,7 @@ import pytest
 
 from kraft.coordinator.consumer.assignment_run import AssignmentRun, GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeatResponse
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.assignments import AFTER_A_FAILURE_MS
 from kraft.coordinator.groups.settings import GroupShardSettings
@@ -69,7 +69,7 @@ def test_a_member_that_leaves_during_the_run_gets_no_target(shard: Offloading) -
 def test_a_static_member_that_is_replaced_during_the_run_hands_its_target_on(shard: Offloading) -> None:
     run = shard.joined("m", instance_id="i")
     left = joining_consumer("m", member_epoch=-2, instance_id="i", topics=None)
-    shard.answer(shard.request(left), HeartbeatResponse)
+    shard.answer(shard.request(left), ConsumerHeartbeatResponse)
     shard.join_consumer("n", instance_id="i")
     shard.finish(run)
     assert shard.group.targets == {"n": partitions("orders", 0, 1, 2, 3)}

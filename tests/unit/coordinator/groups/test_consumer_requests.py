@@ -5,8 +5,7 @@ import pytest
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.group import ResolvedRegex
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
-from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.groups import consumer_requests
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.replicated import regexes_in_use, unresolved_regexes
@@ -78,7 +77,7 @@ def test_the_host_finds_regexes_to_resolve_and_those_in_use() -> None:
     assert unresolved_regexes(shard.groups) == {}
     assert regexes_in_use(shard.groups) == {GROUP: {"ord.*"}}
     beat = ConsumerHeartbeat(group_id=GROUP, member_id="one", member_epoch=1, owned=frozenset())
-    assert shard.answer(shard.request(beat), HeartbeatResponse).assignment
+    assert shard.answer(shard.request(beat), ConsumerHeartbeatResponse).assignment
     shard.leave_consumer("one")
     assert regexes_in_use(shard.groups) == {}
     assert replayed(shard.log) == shard.groups

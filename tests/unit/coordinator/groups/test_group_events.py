@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.group_events import (
     GroupEvent,
     MemberAway,
@@ -56,10 +56,10 @@ def _told(event: GroupEvent) -> tuple[object, ...]:
             return "completed", event.epoch, event.members, event.partitions
 
 
-def beat(shard: Coordinator, member_id: str, epoch: int, *owned: int, **fields: Any) -> HeartbeatResponse:
+def beat(shard: Coordinator, member_id: str, epoch: int, *owned: int, **fields: Any) -> ConsumerHeartbeatResponse:
     mine = partitions("orders", *owned)
-    request = Heartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, owned=mine, **fields)
-    return shard.answer(shard.request(request), HeartbeatResponse)
+    request = ConsumerHeartbeat(group_id=GROUP, member_id=member_id, member_epoch=epoch, owned=mine, **fields)
+    return shard.answer(shard.request(request), ConsumerHeartbeatResponse)
 
 
 def sync(shard: Coordinator, member_id: str, assigned: bytes = b"") -> None:

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kraft.coordinator.classic.messages import GroupDeleted, MemberIdRequired
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.consumer.group import ResolvedRegex
-from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import ConsumerHeartbeat
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, GroupCommand, ResolveRegexes
 from kraft.coordinator.groups.replicated import unresolved_regexes

@@ -12,7 +12,7 @@ from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.records import BrokerFenced, OperatorFenceSet
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
@@ -40,7 +40,7 @@ IDENTITY = BrokerIdentity(
     directory_ids=(DirectoryId(UUID(int=6)),),
 )
 REGISTERED = RegistrationResult(broker_epoch=BrokerEpoch(3))
-IN_SERVICE = HeartbeatResult(is_fenced=False, committed_index=40)
+IN_SERVICE = BrokerHeartbeatResult(is_fenced=False, committed_index=40)
 NOBODY = NoController("no controller is active")
 
 
@@ -152,7 +152,7 @@ async def test_a_permanent_refusal_ends_registration_at_once(code: ErrorCode) ->
 
 
 async def test_a_fenced_broker_sends_heartbeats_faster_than_one_in_service() -> None:
-    controllers = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True))
+    controllers = FakeControllers(heartbeat=BrokerHeartbeatResult(is_fenced=True))
     broker, metadata = lifecycle(controllers), Metadata()
     beating = asyncio.create_task(broker.keep_alive(metadata))
     await asyncio.sleep(1.01)
@@ -165,7 +165,7 @@ async def test_a_fenced_broker_sends_heartbeats_faster_than_one_in_service() -> 
     assert len(controllers.asked) == 10
     assert metadata.committed[-1] == 40
     request = controllers.requests("heartbeat")[-1]
-    assert request == HeartbeatRequest(
+    assert request == BrokerHeartbeatRequest(
         broker_id=BrokerId(1), broker_epoch=BrokerEpoch(-1), metadata_index=17, wants_shutdown=False
     )
     beating.cancel()
@@ -173,7 +173,7 @@ async def test_a_fenced_broker_sends_heartbeats_faster_than_one_in_service() -> 
 
 
 async def test_a_broker_with_an_operator_fence_sends_a_heartbeat_at_once_when_it_is_removed() -> None:
-    controllers, metadata = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True)), Metadata()
+    controllers, metadata = FakeControllers(heartbeat=BrokerHeartbeatResult(is_fenced=True)), Metadata()
     await metadata.operator_fences(True)
     beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
     await asyncio.sleep(9.5 * HEARTBEAT_S)
@@ -192,7 +192,7 @@ async def test_a_broker_that_is_fenced_logs_whether_an_operator_did_it(by_operat
         beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
         await asyncio.sleep(HEARTBEAT_S / 2)
         # The heartbeat may be quicker than the metadata.
-        controllers.answers["heartbeat"] = HeartbeatResult(is_fenced=True)
+        controllers.answers["heartbeat"] = BrokerHeartbeatResult(is_fenced=True)
         await asyncio.sleep(HEARTBEAT_S)
         if by_operator:
             await metadata.operator_fences(True)
@@ -261,7 +261,9 @@ async def test_without_a_controller_a_broker_keeps_trying() -> None:
     beating = asyncio.create_task(broker.keep_alive(metadata))
     await asyncio.sleep(60)
     assert metadata.committed == []
-    controllers.answers["heartbeat"] = HeartbeatResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, committed_index=99)
+    controllers.answers["heartbeat"] = BrokerHeartbeatResult(
+        error_code=ErrorCode.UNKNOWN_SERVER_ERROR, committed_index=99
+    )
     await asyncio.sleep(60)
     assert metadata.committed == []
     controllers.answers["heartbeat"] = IN_SERVICE
@@ -287,7 +289,7 @@ async def test_without_a_controller_a_broker_keeps_trying() -> None:
     ],
 )
 async def test_a_broker_that_is_no_longer_registered_stops(code: ErrorCode, message: str, remedy: str) -> None:
-    result = HeartbeatResult(error_code=code, error_message=message)
+    result = BrokerHeartbeatResult(error_code=code, error_message=message)
     with pytest.raises(BrokerRefused, match=f"^{message}: {remedy}$"):
         await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
 
@@ -296,11 +298,11 @@ async def test_a_broker_that_is_no_longer_registered_stops(code: ErrorCode, mess
 
 
 async def test_a_broker_asks_until_its_leaderships_have_moved() -> None:
-    beats = list[HeartbeatRequest]()
+    beats = list[BrokerHeartbeatRequest]()
 
-    def heartbeat(request: HeartbeatRequest) -> HeartbeatResult:
+    def heartbeat(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResult:
         beats.append(request)
-        return HeartbeatResult(may_stop=len(beats) == 3)
+        return BrokerHeartbeatResult(may_stop=len(beats) == 3)
 
     await lifecycle(FakeControllers(heartbeat=heartbeat)).shut_down(lambda: 5)
     assert [beat.wants_shutdown for beat in beats] == [True, True, True]

@@ -11,7 +11,7 @@ from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
 from kraft.server.handlers import brokers
@@ -70,7 +70,7 @@ class Parts:
     async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
         """Send a heartbeat; return whether the broker is fenced after it."""
         result = await self.calls.heartbeat(
-            HeartbeatRequest(
+            BrokerHeartbeatRequest(
                 broker_id=BrokerId(broker_id),
                 broker_epoch=BrokerEpoch(epoch),
                 metadata_index=self.controller.host.committed_index if index is None else index,

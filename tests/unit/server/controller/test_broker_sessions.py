@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from kraft.metadata.new_topics import new_topic
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from tests.support.cluster_images import registration
 from tests.support.server.replicas import until
@@ -112,7 +112,9 @@ async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
     async with controller() as parts:
         epoch = await parts.register(1)
         await parts.beat(1, epoch)
-        request = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True)
+        request = BrokerHeartbeatRequest(
+            broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True
+        )
         answers = [await parts.calls.heartbeat(request) for _ in range(2)]
         assert [answer.may_stop for answer in answers] == [False, True]
         assert parts.broker(1).fenced

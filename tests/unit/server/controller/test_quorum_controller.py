@@ -21,9 +21,9 @@ from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
-from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.describe_quorum import QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.heartbeat import HeartbeatRequest
+from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.rpc import calls
 from kraft.server.apis.table import APIS
@@ -52,7 +52,7 @@ async def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
 async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
     async with controller(leading=False) as parts:
         assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
-        beat = HeartbeatRequest(
+        beat = BrokerHeartbeatRequest(
             broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
         )
         assert (await parts.calls.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
@@ -60,7 +60,7 @@ async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
         assert (await parts.calls.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
         for refused in (
             parts.create_topics(),
-            parts.controller.describe_quorum(DescribeQuorumRequest()),
+            parts.controller.describe_quorum(QuorumDescriptionRequest()),
         ):
             with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                 await refused
@@ -98,7 +98,7 @@ async def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> N
         for broker_id in (1, 7):
             await parts.beat(broker_id, await parts.register(broker_id), index=2)
         await asyncio.sleep(1)
-        description = await parts.controller.describe_quorum(DescribeQuorumRequest())
+        description = await parts.controller.describe_quorum(QuorumDescriptionRequest())
         assert (description.leader_id, description.leader_epoch) == (1, 1)
         assert [voter.node_id for voter in description.voters] == [1]
         (observer,) = description.observers
@@ -110,12 +110,12 @@ async def test_a_voter_that_has_just_stepped_down_does_not_describe_the_quorum()
         parts.quorum.step_down()
         assert parts.controller.host.active
         with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-            await parts.controller.describe_quorum(DescribeQuorumRequest())
+            await parts.controller.describe_quorum(QuorumDescriptionRequest())
 
 
 async def test_a_voter_that_does_not_lead_says_what_it_knows_when_any_voter_is_asked() -> None:
     async with controller(leading=False) as parts:
-        description = await parts.controller.describe_quorum(DescribeQuorumRequest(from_any_voter=True))
+        description = await parts.controller.describe_quorum(QuorumDescriptionRequest(from_any_voter=True))
         assert (description.leader_id, description.observers, description.cluster_id) == (-1, [], CLUSTER)
         (voter,) = description.voters
         assert (voter.node_id, voter.last_fetch_ms_ago, voter.lag) == (1, 0, -1)

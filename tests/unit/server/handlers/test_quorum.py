@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
+from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest, QuorumMember
 from kraft.model.errors import ErrorCode
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.quorum import QuorumHandler
 from tests.support.server.fake_controllers import FakeControllers
 from tests.support.virtual_time import run_virtually as run
 
-ASK = DescribeQuorumRequest()
+ASK = QuorumDescriptionRequest()
 NOBODY = NoController("no controller is active: connection refused")
 NOW_MS = 1_800_000_000_000
 FOLLOWER = QuorumDescription(leader_epoch=7, voters=[QuorumMember(node_id=1, log_end_offset=9)])
@@ -24,7 +24,7 @@ class Voters(FakeControllers):
         super().__init__(describe_quorum=active)
         self._answers = answers
 
-    async def ask_each(self, _call: Any, request: DescribeQuorumRequest, _timeout_s: float) -> Any:
+    async def ask_each(self, _call: Any, request: QuorumDescriptionRequest, _timeout_s: float) -> Any:
         assert request.from_any_voter
         return self._answers
 

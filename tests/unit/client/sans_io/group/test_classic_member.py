@@ -12,7 +12,7 @@ from kraft.client.sans_io.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kraft.client.sans_io.group.member import MemberIdentity
+from kraft.client.sans_io.group.member import CommitIdentity
 from kraft.client.sans_io.group.ownership import NO_TOPIC_ID, Assign, Lose, Place, Places, Revoke
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode
@@ -148,7 +148,7 @@ def test_a_follower_gets_its_assignment_from_the_leader() -> None:
         protocol_name="range",
     )
     assert steps(member) == [Assign(places(0, 2))]
-    assert member.identity() == MemberIdentity("m1", None, 3)
+    assert member.identity() == CommitIdentity("m1", None, 3)
 
 
 def test_the_leader_asks_for_metadata_and_assigns() -> None:
@@ -210,7 +210,7 @@ def test_in_an_eager_rebalance_everything_is_given_up_before_the_member_joins() 
     member = member_with(0, 1)
     refuse(member, ErrorCode.REBALANCE_IN_PROGRESS, 3_000)
     assert member.next_request(3_100) is None
-    assert member.identity() == MemberIdentity("m1", None, 1), "it may still commit"
+    assert member.identity() == CommitIdentity("m1", None, 1), "it may still commit"
     assert isinstance(sent(member, 6_000), HeartbeatRequest), "its session goes on until the user polls"
     member.answered(HeartbeatResponse(error_code=0), 6_001)
     assert steps(member) == [Revoke(places(0, 1))]

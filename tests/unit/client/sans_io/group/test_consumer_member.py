@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
-from kraft.client.sans_io.group.member import FAILURES_LOGGED, MemberIdentity
+from kraft.client.sans_io.group.member import FAILURES_LOGGED, CommitIdentity
 from kraft.client.sans_io.group.ownership import Assign, Lose, Place, Places, Revoke, Step
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
@@ -104,7 +104,7 @@ def test_an_assignment_is_acknowledged_at_once_with_what_is_owned_then() -> None
     assert owned(request) == [0, 1]
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
     assert (request.member_epoch, request.subscribed_topic_names, request.rebalance_timeout_ms) == (1, None, -1)
-    assert member.identity() == MemberIdentity("m1", None, 1)
+    assert member.identity() == CommitIdentity("m1", None, 1)
 
 
 def test_the_first_partitions_of_a_regular_expression_are_asked_for_soon() -> None:
