@@ -22,7 +22,7 @@ from kraft.rpc.cluster_calls import HEARTBEAT, LIVENESS_STREAM, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
-from kraft.server.loop.periods import period_end
+from kraft.server.loop.periods import loop_time_s, period_end
 
 log = structlog.get_logger()
 
@@ -220,7 +220,7 @@ class BrokerLifecycle:
             except (Unreachable, Refusal) as error:
                 log.debug("liveness stream failed", controller=peer.address, reason=str(error))
             if self._controller_lost_at_s is None:
-                self._controller_lost_at_s = asyncio.get_running_loop().time()
+                self._controller_lost_at_s = loop_time_s()
             # Heartbeats find the next active controller.
             await asyncio.sleep(LIVENESS_PAUSE_S)
 
@@ -228,7 +228,7 @@ class BrokerLifecycle:
         """Return for how long there has been no liveness stream to an active controller; 0 while there is one."""
         if self._controller_lost_at_s is None:
             return 0
-        return round(1_000 * (asyncio.get_running_loop().time() - self._controller_lost_at_s))
+        return round(1_000 * (loop_time_s() - self._controller_lost_at_s))
 
     async def shut_down(self, metadata_index: CurrentIndex) -> None:
         """Ask the controller to move this broker's leaderships away; return when that is done or has failed."""

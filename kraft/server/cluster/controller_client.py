@@ -13,6 +13,8 @@ from kraft.rpc.call import Call, Served
 from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.server.config.values import Voter
+from kraft.server.loop.background import cancelled
+from kraft.server.loop.periods import loop_time_s
 
 ATTEMPT_TIMEOUT_S: Final = 2.0
 NEXT_AFTER_S: Final = 0.3
@@ -71,7 +73,7 @@ class ControllerClient:
     def heard_ms_ago(self, node_id: int) -> int:
         """Return the time since this controller last answered a call; -1 if it never did."""
         heard_at_s = self._heard_at_s.get(node_id)
-        return -1 if heard_at_s is None else int(1_000 * (asyncio.get_running_loop().time() - heard_at_s))
+        return -1 if heard_at_s is None else int(1_000 * (loop_time_s() - heard_at_s))
 
     async def ask_each(
         self, call: Call[Request, Response], request: Request, timeout_s: float
@@ -105,7 +107,7 @@ class ControllerClient:
         async def attempt(voter: Voter, left_s: float) -> Response:
             answer = await self._peer(voter).call(call, request, min(left_s, attempt_timeout_s))
             # Calls of brokers are answered with an error code, those for operators with a Refusal.
-            if getattr(answer, "error_code", None) is ErrorCode.NOT_CONTROLLER:
+            if getattr(answer, "error_code", None) == ErrorCode.NOT_CONTROLLER:
                 raise Refusal(ErrorCode.NOT_CONTROLLER, f"{voter} is not the active controller")
             return answer
 
@@ -116,9 +118,7 @@ class ControllerClient:
         try:
             return await self._call_in_turn(attempt, deadline_s, pending)
         finally:
-            for task in pending.values():
-                task.cancel()
-            await asyncio.gather(*pending.values(), return_exceptions=True)
+            await cancelled(pending.values())
 
     async def _call_in_turn(
         self,
@@ -159,7 +159,7 @@ class ControllerClient:
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left for a call'}")
 
     def _heard(self, voter: Voter) -> None:
-        self._heard_at_s[voter.node_id] = asyncio.get_running_loop().time()
+        self._heard_at_s[voter.node_id] = loop_time_s()
 
     def _peer(self, voter: Voter) -> ControllerPeer:
         if self._own is not None and voter is self._voters[0]:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from kraft.metadata.image import CurrentImage
 from kraft.model.ids import BrokerId
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.turns import Turns
 
 PERIOD_S: Final = 0.01
@@ -136,9 +137,9 @@ class _Leader:
     async def _ask_after(self, before: asyncio.Task[None] | None, period_s: float) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await asyncio.sleep(self._asked_at_s + period_s - asyncio.get_running_loop().time())
+        await asyncio.sleep(self._asked_at_s + period_s - loop_time_s())
         self._asking, self._next = self._next, None
-        self._asked_at_s = asyncio.get_running_loop().time()
+        self._asked_at_s = loop_time_s()
         # An answer to an earlier question may be read after the loss of another connection, and shows nothing.
         was_lost = self._losses.is_lost(self._broker_id)
         try:

@@ -14,6 +14,7 @@ from typing import Final
 from kraft.metadata.image import ImageCondition, MetadataImage
 from kraft.model.callbacks import NowMs
 from kraft.model.ids import BrokerId
+from kraft.server.loop.background import cancelled
 from kraft.server.loop.purgatory import Notifier, Watch
 
 HOLD_MS_MAX: Final = 2_000
@@ -91,9 +92,7 @@ class LostLeaders:
             await asyncio.wait([replacing, finding], return_when=asyncio.FIRST_COMPLETED)
             is_over = replacing.done()
         finally:
-            replacing.cancel()
-            finding.cancel()
-            await asyncio.gather(replacing, finding, return_exceptions=True)
+            await cancelled((replacing, finding))
         if is_over:
             replacing.result()
         return is_over

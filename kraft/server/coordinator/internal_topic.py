@@ -124,5 +124,4 @@ class InternalTopic:
 
     async def close(self) -> None:
         if self._creation is not None:
-            self._creation.cancel()
-            await asyncio.gather(self._creation, return_exceptions=True)
+            await background.cancelled([self._creation])

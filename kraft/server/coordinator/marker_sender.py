@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -24,7 +24,7 @@ from kraft.model.ids import BrokerId, TopicPartition, numbers_by_topic
 from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.completions import Completions
 from kraft.server.coordinator.transaction_kind import TransactionHost
-from kraft.server.loop import background
+from kraft.server.loop.background import BackgroundTasks
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.write_txn_markers import (
     WritableTxnMarker,
@@ -76,13 +76,12 @@ class MarkerSender:
     def __init__(self, image: CurrentImage, write: Write, fatal: Fatal) -> None:
         self._image = image
         self._write = write
-        self._fatal = fatal
         self.completions = Completions()
         self._shards: WeakKeyDictionary[TransactionHost, _Shard] = WeakKeyDictionary()
         self._queues: defaultdict[BrokerId, deque[_Marker]] = defaultdict(deque)
         self._sending: set[BrokerId] = set()
         self._delayed: list[_Marker] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(fatal)
         self._is_closed = False
 
     # --- events of shards ----------------------------------------------------------------------------------------
@@ -132,14 +131,14 @@ class MarkerSender:
                 self._queues[state.leader].append(marker)
                 if state.leader not in self._sending:
                     self._sending.add(state.leader)
-                    self._start(self._send_queue(state.leader), "sender of transaction markers")
+                    self._tasks.start(self._send_queue(state.leader), "sender of transaction markers")
         self._report(deleted)
 
     def _send_later(self, markers: Iterable[_Marker]) -> None:
         is_waiting = bool(self._delayed)
         self._delayed += markers
         if self._delayed and not is_waiting:
-            self._start(self._send_delayed(), "pause of transaction markers")
+            self._tasks.start(self._send_delayed(), "pause of transaction markers")
 
     async def _send_delayed(self) -> None:
         await asyncio.sleep(RETRY_S)
@@ -193,7 +192,7 @@ class MarkerSender:
         for marker in written:
             by_transaction[marker.host, marker.transaction].append(marker)
         for (host, transaction), markers in by_transaction.items():
-            self._start(self._report_one(host, transaction, markers), "report of transaction markers")
+            self._tasks.start(self._report_one(host, transaction, markers), "report of transaction markers")
 
     async def _report_one(self, host: TransactionHost, transaction: PendingMarkers, markers: list[_Marker]) -> None:
         command = transaction.written(frozenset(marker.partition for marker in markers))
@@ -209,18 +208,9 @@ class MarkerSender:
         if (shard := self._shards.get(host)) is not None:
             shard.under_way.difference_update(map(_key, markers))
 
-    # --- tasks ---------------------------------------------------------------------------------------------------
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = background.start(work, name, self._fatal)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def close(self) -> None:
         self._is_closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _key(marker: _Marker) -> tuple[str, int, TopicPartition]:

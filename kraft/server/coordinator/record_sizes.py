@@ -6,7 +6,6 @@ consumers of its partitions would stop at its first record. In Kafka the topic's
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import structlog
@@ -14,6 +13,7 @@ import structlog
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.model.errors import Refusal
+from kraft.server.loop.periods import loop_time_s
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class SizeLog:
 
     def refused(self, refusal: Refusal | None, task: str) -> None:
         """Log the refusal of a command or timer if its records were too large; at most once in LOG_S."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = loop_time_s()
         if isinstance(refusal, TooLarge) and now_s >= self._next_s:
             self._next_s = now_s + LOG_S
             log.warning("coordinator write too large", partition=self._partition, task=task, reason=refusal.message)

@@ -44,8 +44,9 @@ from kraft.model.produce import ACKS_ALL
 from kraft.server.coordinator.record_sizes import SizeLog, batch_bytes_max
 from kraft.server.coordinator.shard_load import Replayed, load
 from kraft.server.coordinator.turn_costs import FLUSH_S, REPLY_S
-from kraft.server.loop import background
+from kraft.server.loop.background import BackgroundTasks
 from kraft.server.loop.backlog import Backlog
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import Watch
 from kraft.server.loop.threads import in_thread
 from kraft.server.loop.timers import Timers
@@ -140,7 +141,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self._flush_is_due = False
         self._has_resigned = False
         self._sizes = SizeLog(str(partition.topic_partition))
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(services.fatal)
 
     def __str__(self) -> str:
         return str(self.partition.topic_partition)
@@ -152,14 +153,13 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     def resign(self, refusal: Refusal) -> None:
         """Stop at once: refuse every waiting request."""
         self._has_resigned = True
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self._timers.clear()
         self._refuse_all(refusal)
 
     async def close(self) -> None:
         """Wait for the end of the tasks, after `resign`."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.ended()
 
     # --- requests --------------------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 return
         # There is room for it however much clients let wait: a shard has one batch that waits, and without it would
         # refuse everything that it has decided.
-        deadline_s = asyncio.get_running_loop().time() + APPEND_TURN_S_MAX
+        deadline_s = loop_time_s() + APPEND_TURN_S_MAX
         waiting = WaitingAppend(
             records=batch, work=work, deadline_s=deadline_s, append=append_now, refuse=self._append_failed
         )
@@ -481,9 +481,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     # --- tasks -----------------------------------------------------------------------------------------------
 
     def _start_task(self, work: Any, name: str) -> None:
-        task = background.start(work, f"{name} {self.partition.topic_partition}", self._services.fatal)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work, f"{name} {self.partition.topic_partition}")
 
     def _log_bug(self, bug: Exception, task: str) -> None:
         log.error("internal error", partition=str(self.partition.topic_partition), task=task, exc_info=bug)

@@ -28,7 +28,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.runtime.clock import Clock
 from kraft.server.coordinator.group_kind import GroupHost
-from kraft.server.loop import background
+from kraft.server.loop.background import BackgroundTasks
 from kraft.server.loop.threads import in_thread
 
 log = structlog.get_logger()
@@ -70,8 +70,7 @@ class TopicChanges:
         self._version = version
         self._clock = clock
         self._executor = executor
-        self._fatal = fatal
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(fatal)
         self._one_a_turn = asyncio.Lock()
         self._resolving: dict[GroupHost, _RegexesToResolve] = {}
         """Shards with a task that resolves their expressions, with those that it has to resolve next."""
@@ -86,7 +85,7 @@ class TopicChanges:
         deleted = {before.topics[each].topic: each for each in changed if each not in after.topics}
         for host in hosts:
             if deleted:
-                self._start(self._delete_offsets(host, deleted), f"deletion of offsets in {host}")
+                self._tasks.start(self._delete_offsets(host, deleted), f"deletion of offsets in {host}")
             self.resolve_regexes(host, again=True)
 
     def resolve_regexes(self, host: GroupHost, *, again: bool = False) -> None:
@@ -96,17 +95,10 @@ class TopicChanges:
             self._resolving[host] = max(self._resolving[host], wanted)
         elif _has_regexes(host):
             self._resolving[host] = wanted
-            self._start(self._resolve_until_done(host), f"regular expressions in {host}")
+            self._tasks.start(self._resolve_until_done(host), f"regular expressions in {host}")
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = background.start(work, name, self._fatal)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.close()
 
     # --- deleted topics --------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from kraft.rpc.peers import Unreachable
-from kraft.server.loop import background
+from kraft.server.loop.background import BackgroundTasks
 from kraft.wire.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -51,10 +51,9 @@ class TransactionVerifier:
     def __init__(self, image: CurrentImage, ask: Ask, fatal: Fatal) -> None:
         self._image = image
         self._ask = ask
-        self._fatal = fatal
         self._queues: defaultdict[BrokerId, deque[_WaitingVerification]] = defaultdict(deque)
         self._asking: set[BrokerId] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(fatal)
         self._is_closed = False
 
     async def verify(
@@ -98,9 +97,7 @@ class TransactionVerifier:
         self._queues[coordinator].append(waiting)
         if coordinator not in self._asking:
             self._asking.add(coordinator)
-            task = background.start(self._ask_for_all(coordinator), "verification of transactions", self._fatal)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._ask_for_all(coordinator), "verification of transactions")
         return await waiting.result
 
     async def verify_one(
@@ -140,9 +137,7 @@ class TransactionVerifier:
     async def close(self) -> None:
         """End. Everything that waits is refused."""
         self._is_closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for queue in self._queues.values():
             _stop(queue)
 

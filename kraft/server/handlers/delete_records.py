@@ -5,13 +5,13 @@ Source: KIP-107.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from kraft.metadata.topic_names import check_not_internal
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import Watch
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.log_changes import ChangeOutcome
@@ -39,7 +39,7 @@ class DeleteRecordsHandler:
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """Delete the records from the leader, then wait until all replicas have followed or the request times out."""
-        deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
+        deadline = loop_time_s() + request.timeout_ms / 1_000
         turns, begun = Turns(PARTITIONS_AT_ONCE), list[_Deletion | Refusal]()
         for topic in request.topics:
             for wanted in topic.partitions:
@@ -53,7 +53,7 @@ class DeleteRecordsHandler:
                 watch.again()
                 if not any(isinstance(one, _Deletion) and one.is_waiting() for one in begun):
                     break
-                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                if not await watch.wait(deadline - loop_time_s()):
                     break
         outcomes, topics = iter(begun), []
         for topic in request.topics:

@@ -18,6 +18,7 @@ from kraft.model.ids import Offset
 from kraft.server.handlers.fetch_results import RESPONSE_BYTES_MAX, FetchResults, PartitionRead, ReadBounds
 from kraft.server.handlers.list_offsets import wait_for_file_change
 from kraft.server.loop.budget import Budget
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.loop.unread_responses import UnreadResponses
@@ -81,7 +82,7 @@ class _FetchUnderWay:
         """Return False when the time is over: it begins with the first of these waits."""
         assert self._room is not None, "there was room"
         if self._room_until_s is None:
-            self._room_until_s = _now_s() + self._room.wait_ms / 1_000
+            self._room_until_s = loop_time_s() + self._room.wait_ms / 1_000
         return await self._room.unread.room(self._room_until_s)
 
 
@@ -120,7 +121,7 @@ class FetchHandler:
 
     async def _complete(self, fetch: _FetchUnderWay) -> FetchResponse:
         """Wait for records, then for room, and read again after each wait, until there are both or time is over."""
-        records_until_s = _now_s() + fetch.request.max_wait_ms / 1_000
+        records_until_s = loop_time_s() + fetch.request.max_wait_ms / 1_000
         try:
             with Watch(self._watched(fetch.request)) as watch:
                 # Changes from before it watched have to be noticed, too.
@@ -142,7 +143,7 @@ class FetchHandler:
 
     async def _wait_for_records(self, fetch: _FetchUnderWay, watch: Watch, until_s: float) -> bool:
         """Return False when the time is over. The records found are kept in memory if there is room for them."""
-        left_s, results = until_s - _now_s(), fetch.results
+        left_s, results = until_s - loop_time_s(), fetch.results
         if left_s <= 0:
             return False
         if results.found_bytes and not self._waiting_bytes.claim(fetch, results.kept_bytes):
@@ -284,7 +285,3 @@ class FetchHandler:
 
 def _named(aborted: Sequence[AbortedTxn]) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted]
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

@@ -18,6 +18,7 @@ from kraft.log.format.record_batch import Buffer
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartition
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.waiting_appends import WaitingAppends, internal_error
 
 TURN_S_MAX: Final = 0.005
@@ -140,7 +141,7 @@ class Rest:
     @property
     def is_late(self) -> bool:
         """True after the deadline, when entries are refused."""
-        return asyncio.get_running_loop().time() >= self.deadline_s
+        return loop_time_s() >= self.deadline_s
 
     @property
     def is_empty(self) -> bool:
@@ -230,7 +231,7 @@ class LongProduces:
 
     def _give_up(self, rest: Rest) -> None:
         """Refuse all that is left, also when there is room again: nothing may overtake what was refused."""
-        rest.deadline_s = asyncio.get_running_loop().time()
+        rest.deadline_s = loop_time_s()
         self._come_back(rest)
 
     def _come_back(self, rest: Rest) -> None:

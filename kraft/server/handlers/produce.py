@@ -48,8 +48,9 @@ from kraft.server.handlers.produce_verification import (
     origin_of,
 )
 from kraft.server.handlers.refused_sequences import RefusedSequences
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.turns import Turns
-from kraft.server.replica.partition import Partition, ProduceOutcome
+from kraft.server.replica.partition import Partition, ProduceOutcome, code_by_now
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
@@ -202,7 +203,7 @@ class ProduceHandler:
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
         """Note that these records are refused for an unknown topic id; later batches of their producer are too."""
-        self._refused_sequences.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
+        self._refused_sequences.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, loop_time_s())
 
     def _unverified(self, request: ProduceRequest, support: TransactionSupport) -> _Verify | None:
         """Return the verification that the records need first; None if they need none."""
@@ -250,10 +251,10 @@ class ProduceHandler:
         waiting: list[asyncio.Future[_Ended]] = []
         has_parked = False
         partitions, are_others_long = request.partitions, bool(self._long)
-        until_s = _now_s() + TURN_S_MAX if len(partitions) > 1 else inf
+        until_s = loop_time_s() + TURN_S_MAX if len(partitions) > 1 else inf
         is_cut = len(partitions) > LONG_FROM
         for at, wanted in enumerate(() if is_cut else partitions):
-            if (are_others_long and self._long.hold_back(wanted)) or (at and _now_s() >= until_s):
+            if (are_others_long and self._long.hold_back(wanted)) or (at and loop_time_s() >= until_s):
                 is_cut = True
                 break
             outcome = self._append_partition(wanted, request, client, origins)
@@ -305,7 +306,7 @@ class ProduceHandler:
             ended(wanted, self._noted(wanted, refusal))
 
         try:
-            rest = self._long.join(entries, at, append, refuse, _now_s() + _turn_timeout_s(settings.timeout_ms))
+            rest = self._long.join(entries, at, append, refuse, loop_time_s() + _turn_timeout_s(settings.timeout_ms))
         except Refusal as refusal:
             for wanted in entries[at:]:
                 begun.add(wanted, self._noted(wanted, refusal))
@@ -336,7 +337,9 @@ class ProduceHandler:
 
     def _noted(self, wanted: ProducePartition, refusal: Refusal) -> Refusal:
         """Note that these records are refused; later batches of their producer are too."""
-        self._refused_sequences.note((wanted.topic, wanted.partition), wanted.records, refusal.error_code, _now_s())
+        self._refused_sequences.note(
+            (wanted.topic, wanted.partition), wanted.records, refusal.error_code, loop_time_s()
+        )
         # The traceback's frames hold the records, and other appends of the request may wait for long.
         return refusal.with_traceback(None)
 
@@ -345,7 +348,7 @@ class ProduceHandler:
     ) -> _Appended:
         """Append now. `sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
         if self._refused_sequences:
-            self._refused_sequences.check(partition, sent, _now_s())
+            self._refused_sequences.check(partition, sent, loop_time_s())
         result = partition.append(records, acks, origin)
         required = Offset(result.last_offset + 1)
         replicated = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
@@ -379,7 +382,7 @@ class ProduceHandler:
             ended(self._append_to_log(partition, sent, records, acks, origin))
 
         def refuse(refusal: Refusal) -> None:
-            self._refused_sequences.note(place, sent, refusal.error_code, _now_s())
+            self._refused_sequences.note(place, sent, refusal.error_code, loop_time_s())
             ended(refusal)
 
         if client is not None:
@@ -387,7 +390,7 @@ class ProduceHandler:
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
-            deadline_s=_now_s() + _turn_timeout_s(request.timeout_ms),
+            deadline_s=loop_time_s() + _turn_timeout_s(request.timeout_ms),
             append=append,
             refuse=refuse,
         )
@@ -396,12 +399,12 @@ class ProduceHandler:
 
     async def _answer_when_over(self, begun: _Begun) -> ProduceResponse | None:
         # Computed after its appends' deadlines, so later: no append is made after the response says that it timed out.
-        until_s = _now_s() + _turn_timeout_s(begun.timeout_ms)
+        until_s = loop_time_s() + _turn_timeout_s(begun.timeout_ms)
         try:
             if begun.rest is not None:
                 await _wait_for([begun.rest.over], until_s)
             await _wait_for(begun.waiting, until_s)
-            await _wait_for(begun.parked(), min(until_s, _now_s() + begun.timeout_ms / 1_000))
+            await _wait_for(begun.parked(), min(until_s, loop_time_s() + begun.timeout_ms / 1_000))
             if len(begun.appends) > ANSWERED_AT_ONCE:
                 return await self._answer_in_turns(begun)
             return self._answer(begun)
@@ -431,7 +434,7 @@ class ProduceHandler:
         topic, partition = append.topic, append.partition
         match one := append.outcome_by_now():
             case _Appended():
-                code = _error_code(one.replicated)
+                code = code_by_now(one.replicated)
                 result, held = one.result, one.partition
                 if code is not ErrorCode.NONE:
                     return self._refused(topic, partition, code, self._awaited.after_append(held, result.last_offset))
@@ -463,13 +466,6 @@ class ProduceHandler:
         )
 
 
-def _error_code(outcome: ProduceOutcome) -> ErrorCode:
-    """Return the outcome's code; an unfinished wait has timed out, and its records may still be committed later."""
-    if isinstance(outcome, ErrorCode):
-        return outcome
-    return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT
-
-
 async def _wait_for(outcomes: Sequence[asyncio.Future[Any]], until_s: float) -> None:
     """Wait until all are done, or `until_s` of the loop's clock, and then cancel the first that is not.
 
@@ -487,7 +483,3 @@ async def _wait_for(outcomes: Sequence[asyncio.Future[Any]], until_s: float) -> 
 def _turn_timeout_s(timeout_ms: int) -> float:
     """Return how long an append may wait for its turn. The producer's timeout limits only the wait for replicas."""
     return max(timeout_ms / 1_000, TURN_S_MIN)
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

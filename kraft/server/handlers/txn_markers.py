@@ -21,8 +21,9 @@ from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.produce import ACKS_ALL
 from kraft.model.transactions import AbortTransactionRequest, AbortTransactionResponse
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.turns import Turns
-from kraft.server.replica.partition import Partition, ProduceOutcome
+from kraft.server.replica.partition import Partition, ProduceOutcome, code_by_now
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 from kraft.wire.schema.write_txn_markers import (
@@ -71,7 +72,7 @@ class TxnMarkersHandler:
 
         A partition that took too long has REQUEST_TIMED_OUT, and may get its marker later.
         """
-        until_s = _now_s() + WRITTEN_S_MAX
+        until_s = loop_time_s() + WRITTEN_S_MAX
         turns = Turns(MARKERS_AT_ONCE)
         codes: list[list[ErrorCode]] = []
         waiting = _WaitingMarkers(until_s)
@@ -160,7 +161,7 @@ class TxnMarkersHandler:
         """Append a marker, or queue it behind other appends. Return its outcome, or the future of it."""
         if marker.producer_id < 0 or not 0 <= marker.producer_epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
-        if _now_s() >= until_s:
+        if loop_time_s() >= until_s:
             return ErrorCode.REQUEST_TIMED_OUT
         kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
         end = EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
@@ -202,7 +203,7 @@ class TxnMarkersHandler:
             if isinstance(begun, ErrorCode):
                 ended(begun)
             else:
-                begun.add_done_callback(lambda done: ended(_code(done)))
+                begun.add_done_callback(lambda done: ended(code_by_now(done)))
                 outcome.add_done_callback(lambda _: begun.cancel())
 
         self._waiting.join(
@@ -272,23 +273,12 @@ class _WaitingMarkers:
         """Wait for all of them, and put their codes into their places."""
         if self._places:
             outcomes = [outcome for outcome, _, _ in self._places]
-            await asyncio.wait(outcomes, timeout=max(self._until_s - _now_s(), 0))
+            await asyncio.wait(outcomes, timeout=max(self._until_s - loop_time_s(), 0))
             for outcome, codes, at in self._places:
-                codes[at] = _code(outcome)
+                codes[at] = code_by_now(outcome)
             self.cancel()
 
     def cancel(self) -> None:
         for outcome, _, _ in self._places:
             outcome.cancel()
         self._places.clear()
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def _code(outcome: ProduceOutcome) -> ErrorCode:
-    """Return the outcome's code; an unfinished one has timed out."""
-    if isinstance(outcome, ErrorCode):
-        return outcome
-    return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Set
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +18,7 @@ from kraft.server.kafka_listener.encoded_responses import (
 )
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage, Response
+from kraft.server.loop.periods import loop_time_s
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message, Sized
 from kraft.wire.versions import NO_VERSION
@@ -99,7 +99,7 @@ def _check_repeated(request: Message, elsewhere: Set[TopicPartition], repeated: 
     """Raise CloseConnection if the client only repeats a request for partitions that other brokers lead."""
     if not elsewhere:
         repeated.answered()
-    elif repeated.are_endless(elsewhere, round(asyncio.get_running_loop().time() * 1_000)):
+    elif repeated.are_endless(elsewhere, round(loop_time_s() * 1_000)):
         raise CloseConnection(
             f"{type(request).__name__.removesuffix('Request')} was repeated {REPEATED_MIN} times for partitions that "
             f"other brokers lead, {min(elsewhere)} the first: the client does not refresh its metadata, and does when "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
@@ -25,3 +25,36 @@ def start(work: Coroutine[Any, Any, None], name: str, fatal: Fatal) -> asyncio.T
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(ended)
     return task
+
+
+class BackgroundTasks:
+    """The tasks of one owner, which `start` starts."""
+
+    def __init__(self, fatal: Fatal) -> None:
+        self._fatal = fatal
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = start(work, name, self._fatal)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Wait for the ends of all tasks, whatever their outcomes."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Cancel all tasks, and wait for their ends."""
+        await cancelled(self._running)
+
+
+async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel the tasks, and wait for their ends, whatever their outcomes."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -14,6 +14,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, TypeVar
 
+from kraft.server.loop.periods import loop_time_s
+
 Result = TypeVar("Result")
 
 _UNDONE: Final = object()
@@ -31,7 +33,7 @@ class SlowReads:
 
     def of_request(self, seconds_max: float) -> RequestReads:
         """Return the reads of one request, which together may take `seconds_max`."""
-        return RequestReads(self, asyncio.get_running_loop().time() + seconds_max)
+        return RequestReads(self, loop_time_s() + seconds_max)
 
     async def step(self, steps: Generator[None, None, Any], taken: int) -> Any:
         """Advance `steps` once, for a request that has had `taken` steps. Return `_UNDONE`, or the generator's result.

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Final
 
 from kraft.server.loop.backlog import Backlog
+from kraft.server.loop.periods import loop_time_s
 
 _UNUSED_MIN: Final = 1_000
 """Entries of timers that were removed or set again, up to which they stay in the queue."""
@@ -38,7 +39,7 @@ class Timers:
 
     def set(self, key: Hashable, number: int, delay_s: float) -> None:
         """Set a timer. It replaces an earlier one with the key."""
-        at_s = asyncio.get_running_loop().time() + delay_s
+        at_s = loop_time_s() + delay_s
         self._set[key] = at_s, number
         queued_s = self._queued.get(key)
         if queued_s is None or at_s < queued_s:
@@ -83,7 +84,7 @@ class Timers:
 
     def _end_next(self) -> bool:
         """End the next timer that is due. Returns False if none is."""
-        if not self._queue or self._queue[0][0] > asyncio.get_running_loop().time():
+        if not self._queue or self._queue[0][0] > loop_time_s():
             self._stop_ending()
             return False
         queued_s, _, key = heappop(self._queue)

@@ -22,7 +22,7 @@ from kraft.model.callbacks import NowS
 from kraft.rpc.received_messages import Received, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.loop.periods import period_left_s
+from kraft.server.loop.periods import loop_time_s, period_left_s
 from kraft.server.process.connection_rules import ConnectionRules, Sample
 
 log = structlog.get_logger()
@@ -141,7 +141,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
         watched.received.forget(explained[port].keys() - here.keys())
         watched.received.look_ended({each.peer: each.received_bytes for each in here.values()}, since_s)
         samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
-        for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
+        for ended in watched.rules.look(samples, loop_time_s()):
             ended_peers.append(ended.peer)
             refusals.log(ended.peer, ended.reason)
             _end(here[ended.peer])

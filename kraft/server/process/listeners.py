@@ -26,6 +26,7 @@ from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.process.advertised_addresses import check_advertised, check_advertised_to_kafka
 from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
@@ -167,7 +168,7 @@ class Listeners:
 
     async def stop(self) -> None:
         """Stop in order: take no more requests, respond to those in progress, and close what is left open then."""
-        until_s = asyncio.get_running_loop().time() + GRACE_S
+        until_s = loop_time_s() + GRACE_S
         refusing = [asyncio.ensure_future(server.stop(UNENDING_GRACE_S)) for server in self._grpc]
         if self._kafka is not None:
             # Outside the timeout, which would end first: after the grace it closes its connections.

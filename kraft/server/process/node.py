@@ -38,6 +38,7 @@ from kraft.server.identity import storage
 from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
+from kraft.server.loop.background import cancelled
 from kraft.server.loop.crowds import new_event_loop
 from kraft.server.loop.watch import watch_loop
 from kraft.server.process.file_limit import raise_file_limit
@@ -192,10 +193,8 @@ class _Node:
         if self._controller is not None:
             await self._controller.finish_shutdowns()
         await self._listeners.stop()
-        for task in self._roles:
-            task.cancel()
         # `_role_ended` gets the errors of the roles.
-        await asyncio.gather(*self._roles, return_exceptions=True)
+        await cancelled(self._roles)
         if self._broker is not None:
             await self._close(self._broker)
         if self._controller is not None:

@@ -40,6 +40,8 @@ from kraft.rpc.frame_exchange import NotConnected
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
+from kraft.server.loop.background import cancelled
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions, PartitionFetch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
@@ -206,9 +208,7 @@ class ReplicaFetcher:
                     task.add_done_callback(lambda _: self._wanted.set())
                 await self._send_until_over(stream, tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(tasks)
             await stream.close()
             if not is_over_grpc:
                 self._judge_connection()
@@ -290,7 +290,7 @@ class ReplicaFetcher:
     def _next_request(self, fetches: list[PartitionFetch], had_news: bool) -> ReplicaFetchRequest:
         request = self._request(fetches, self._wait_ms(len(fetches), had_news))
         wait_s = request.max_wait_ms / 1_000 + ANSWER_GRACE_S
-        self._requests[request.number] = _FetchInFlight(fetches, asyncio.get_running_loop().time() + wait_s)
+        self._requests[request.number] = _FetchInFlight(fetches, loop_time_s() + wait_s)
         return request
 
     async def _receive(self, stream: FetchStream) -> None:
@@ -334,7 +334,7 @@ class ReplicaFetcher:
         if partitions == PARTITIONS_PER_REQUEST_MAX and not had_news:
             return longest_ms - longest_ms * (self._last_number % FULL_REQUEST_WAITS) // (4 * FULL_REQUEST_WAITS)
         period_ms = min(longest_ms, NEWS_WAIT_MS_MAX) if had_news else longest_ms
-        return period_ms - round(asyncio.get_running_loop().time() * 1_000) % period_ms
+        return period_ms - round(loop_time_s() * 1_000) % period_ms
 
     def _request(self, fetches: list[PartitionFetch], max_wait_ms: int) -> ReplicaFetchRequest:
         self._last_number += 1

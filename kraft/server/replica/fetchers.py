@@ -38,7 +38,4 @@ class ReplicaFetchers:
 
     async def close(self) -> None:
         """End all fetching."""
-        tasks = [task for _, task in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await background.cancelled(task for _, task in self._running.values())

@@ -20,6 +20,7 @@ from msgspec import Struct
 from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId
 from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import NotifierSubscription
 from kraft.server.replica.partition import Partition
 
@@ -110,7 +111,7 @@ class FollowedPartitions:
         self._followed.clear()
 
     def _note_news(self, partition: Partition, brought_news: bool) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now_s = loop_time_s()
         if brought_news:
             self._had_news[partition] = now_s
         elif (at_s := self._had_news.get(partition)) is not None and now_s - at_s >= NEWS_AGE_S_MAX:

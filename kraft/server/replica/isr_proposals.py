@@ -48,10 +48,7 @@ class IsrProposals:
         task.add_done_callback(lambda done: self._forget(partition, done))
 
     async def close(self) -> None:
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await background.cancelled(self._under_way.values())
 
     def _forget(self, partition: Partition, task: asyncio.Task[None]) -> None:
         if self._under_way.get(partition) is task:

@@ -7,14 +7,13 @@ created again with the same name are found by topic id, and renamed as if they h
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.configs import overridden
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.replica_directories import DirectoryFailed, FoundPartition
 from kraft.server.replica.replica_storage import ReplicaStorage
 
@@ -32,7 +31,7 @@ class LogPreloading:
 
     async def open(self, known: MetadataImage) -> None:
         """Open the logs on the disks until `stop`. Topic configs come from `known` as far as it has them."""
-        began_s, opened, corrupt = asyncio.get_running_loop().time(), 0, 0
+        began_s, opened, corrupt = loop_time_s(), 0, 0
         failed: set[str] = set()
         for found in await self._storage.in_thread(self._replica_directories.found):
             if self._is_stopped:
@@ -50,7 +49,7 @@ class LogPreloading:
                 failed.add(found.directory)
                 continue
             opened, corrupt = opened + is_open, corrupt + (not is_open)
-        took_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000)
+        took_ms = round((loop_time_s() - began_s) * 1_000)
         log.info("logs preloaded", opened=opened, corrupt=corrupt, took_ms=took_ms)
 
     def stop(self) -> None:

@@ -53,6 +53,13 @@ ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
 """Outcome of an acks=all produce, or a future of it."""
 
 
+def code_by_now(outcome: ProduceOutcome) -> ErrorCode:
+    """Return the outcome's code; an unfinished wait has timed out, and its records may still be committed later."""
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT
+
+
 class Partition:
     """A replica with its role. `replica_log` does for its log what is the same in every role."""
 

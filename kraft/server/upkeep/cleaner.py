@@ -29,6 +29,7 @@ from kraft.model.callbacks import NowMs
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory
 from kraft.server.config.components import LogMaintenance
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.throttle import Stopped, Throttle
@@ -106,7 +107,7 @@ class LogCleaner:
         return True
 
     def _candidates(self) -> list[tuple[Partition, CleaningPlan]]:
-        now_s = asyncio.get_running_loop().time()
+        now_s = loop_time_s()
         found = []
         for partition in self._partitions:
             is_skipped = (
@@ -258,7 +259,7 @@ class LogCleaner:
                 log.error("internal error", task="log cleaner", partition=name, exc_info=error)
 
     def _delay(self, partition: Partition, reason: str) -> None:
-        self._not_before_s[partition] = asyncio.get_running_loop().time() + RETRY_AFTER_S
+        self._not_before_s[partition] = loop_time_s() + RETRY_AFTER_S
         log.warning("compaction delayed", partition=str(partition.topic_partition), reason=reason)
 
 

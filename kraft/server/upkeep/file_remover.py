@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 import structlog
 
 from kraft.log.disk import Disk
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.threads import in_thread
 
 log = structlog.get_logger()
@@ -26,7 +27,7 @@ class FileRemover:
         self._wanted = asyncio.Event()
 
     def add(self, paths: list[str], delay_s: float) -> None:
-        heappush(self._waiting, (asyncio.get_running_loop().time() + delay_s, paths))
+        heappush(self._waiting, (loop_time_s() + delay_s, paths))
         self._wanted.set()
 
     async def run(self) -> None:
