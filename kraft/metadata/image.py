@@ -57,6 +57,7 @@ from kraft.model.ids import (
     PartitionEpoch,
     ProducerId,
     TopicId,
+    TopicPartition,
 )
 
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
@@ -182,6 +183,14 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         return self.topics.get(TopicId(topic_id))
+
+    def partition(self, name: TopicPartition) -> PartitionImage | None:
+        topic = self.topic(name.topic)
+        return None if topic is None else topic.partitions.get(name.partition)
+
+    def partition_by_id(self, topic_id: TopicId, partition: int) -> PartitionImage | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self.brokers.get(BrokerId(broker_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Protocol
+from uuid import UUID
 
 
 class Entropy(Protocol):
@@ -14,6 +15,10 @@ class Entropy(Protocol):
 
     def below(self, bound: int) -> int:
         """Return a random number in [0, bound)."""
+
+
+def random_uuid(entropy: Entropy) -> UUID:
+    return UUID(bytes=entropy.bytes(16), version=4)
 
 
 class SystemEntropy:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final
-from uuid import UUID
 
 from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Permit, not_committed
 from kraft.client.aio.engine import Engine
@@ -34,6 +33,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import random_uuid
 
 log = logging.getLogger("kraft.client")
 
@@ -72,7 +72,7 @@ class OwnGroup:
         self._backoff = Backoff(
             first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=network.chance
         )
-        self._member_id = str(UUID(bytes=network.entropy.bytes(16), version=4))
+        self._member_id = str(random_uuid(network.entropy))
         self.subscription: Subscription | None = None
         """Without callbacks, which may know the consumer: tasks know the group, and must not keep it alive."""
         self._callbacks: weakref.ref[Subscription] | None = None

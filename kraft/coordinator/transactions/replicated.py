@@ -15,7 +15,7 @@ from kraft.coordinator.transactions.records import (
 )
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.metadata.persistent_maps import PersistentMap
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
+from kraft.model.ids import ProducerId, TopicPartition, numbers_by_topic
 
 
 class Transactions(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ def recorded(value: TransactionLogValue) -> Transaction:
     topics = value.transaction_partitions or ()
     return Transaction(
         state=state,
-        producer=ProducerIdAndEpoch(ProducerId(value.producer_id), ProducerEpoch(value.producer_epoch)),
+        producer=ProducerIdAndEpoch.of(value.producer_id, value.producer_epoch),
         previous_producer_id=ProducerId(value.previous_producer_id),
         next_producer_id=ProducerId(value.next_producer_id),
         timeout_ms=value.transaction_timeout_ms,

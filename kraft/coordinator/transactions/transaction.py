@@ -84,6 +84,11 @@ class ProducerIdAndEpoch(Struct, frozen=True):
     producer_id: ProducerId
     epoch: ProducerEpoch
 
+    @classmethod
+    def of(cls, producer_id: int, epoch: int) -> ProducerIdAndEpoch:
+        """Return the identity that a message or record names."""
+        return cls(ProducerId(producer_id), ProducerEpoch(epoch))
+
     @property
     def is_exhausted(self) -> bool:
         """True if no producer can be given the next epoch."""

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
@@ -98,7 +97,7 @@ class BrokerApis:
         config, metadata, transactions = self._config, self._metadata, self._coordinators.transactions
         return BrokerSide(
             config=config,
-            topic_defaults=TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id)),
+            topic_defaults=config.topic_defaults(),
             image=metadata.image,
             index=metadata.published_index,
             entropy=self._world.entropy,

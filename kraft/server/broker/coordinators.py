@@ -35,7 +35,7 @@ class BrokerCoordinators:
             host_settings(config),
             group_settings=settings,
             image=image,
-            image_version=metadata.published_index,
+            index=metadata.published_index,
             clock=world.clock,
             entropy=world.entropy,
             waiting_appends=waiting_appends,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.callbacks import OnFailure
@@ -13,6 +12,7 @@ from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.call import Served
 from kraft.rpc.peers import PeerConnections
+from kraft.runtime.entropy import random_uuid
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import FencedLately
@@ -83,8 +83,7 @@ class BrokerMetadata:
         return self.loader.published_index
 
     def exists(self, partition: TopicPartition) -> bool:
-        topic = self.loader.image.topic(partition.topic)
-        return topic is not None and partition.partition in topic.partitions
+        return self.loader.image.partition(partition) is not None
 
     def is_active(self, broker_id: BrokerId) -> bool:
         return self.loader.image.is_active(broker_id)
@@ -94,7 +93,7 @@ def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> Bro
     return BrokerIdentity(
         cluster_id=storage.cluster_id,
         broker_id=config.node_id,
-        incarnation_id=UUID(bytes=world.entropy.bytes(16), version=4),
+        incarnation_id=random_uuid(world.entropy),
         endpoints=tuple(
             Endpoint(listener=listener.name, host=listener.host, port=listener.port)
             for listener in config.advertised_listeners

@@ -1,4 +1,4 @@
-"""The other brokers of the cluster, as a broker reaches them for its replicas."""
+"""The other brokers of the cluster, as a broker reaches them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OtherBrokers:
 
     def link_to(self, broker_id: BrokerId) -> LeaderLink | None:
         """Return the ways to the broker as a leader; None if it has none."""
-        peer, registration = self._peer(broker_id), self._image().broker(broker_id)
+        peer, registration = self._find(broker_id), self._image().broker(broker_id)
         if peer is None or registration is None:
             return None
         kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
@@ -34,7 +34,7 @@ class OtherBrokers:
 
     async def ask(self, broker_id: BrokerId) -> None:
         """Return when the broker has answered a question about nothing. Raises LeaderLost."""
-        peer = self._peer(broker_id)
+        peer = self._find(broker_id)
         if peer is None:
             return
         try:
@@ -48,12 +48,16 @@ class OtherBrokers:
 
     async def log_directories(self, broker_id: BrokerId, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the broker's log directories. Raises Unreachable, or the Refusal that ended the call."""
-        peer = self._peer(broker_id)
-        if peer is None:
-            raise Unreachable(f"broker {broker_id}", "the metadata has no address of it")
-        return await peer.call(DESCRIBE_LOG_DIRS, request, ANSWER_MAX_S)
+        return await self.peer(broker_id).call(DESCRIBE_LOG_DIRS, request, ANSWER_MAX_S)
 
-    def _peer(self, broker_id: BrokerId) -> Peer | None:
+    def peer(self, broker_id: BrokerId) -> Peer:
+        """Return the broker at its registered address. Raises Unreachable if it has none."""
+        peer = self._find(broker_id)
+        if peer is None:
+            raise Unreachable(f"broker {broker_id}", "it has no registered address")
+        return peer
+
+    def _find(self, broker_id: BrokerId) -> Peer | None:
         registration = self._image().broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(GRPC)
         return None if endpoint is None else self.connections.peer(host_and_port(endpoint.host, endpoint.port))

@@ -6,7 +6,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId, LogDirectory
 from kraft.server.broker.logs import BrokerLogs
@@ -46,7 +45,7 @@ class BrokerReplicas:
         self._role_changed = role_changed
         self._metadata = metadata
         self._logs = logs
-        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
+        self._topic_defaults = config.topic_defaults()
         self.brokers = OtherBrokers(world, metadata.image)
         self.leader_checks = LeaderChecks(metadata.image, config.node_id, self.brokers.ask, metadata.lost_leaders)
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")

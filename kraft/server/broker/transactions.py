@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
-from uuid import UUID
 
 from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
@@ -12,15 +11,15 @@ from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
-from kraft.rpc.peers import PeerConnections, Unreachable
 from kraft.server.broker.coordinator_services import CoordinatorServices
+from kraft.server.broker.other_brokers import OtherBrokers
 from kraft.server.cluster.producer_ids import ProducerIds
-from kraft.server.config.values import GRPC, host_and_port
 from kraft.server.coordinator.calls_in_service import while_in_service
 from kraft.server.coordinator.hanging_transactions import HangingTransactions
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.record_sizes import BATCH_BYTES_MIN, batch_bytes_max
 from kraft.server.coordinator.shard_host import ShardHostServices
+from kraft.server.coordinator.topic_shards import decision_context
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.coordinator.transaction_kind import (
     transaction_host_settings,
@@ -54,7 +53,7 @@ class BrokerTransactions:
         self._world = world
         self._image = metadata.image
         self._logs = logs
-        self._connections = PeerConnections(world.credentials.dial_broker)
+        self._brokers = OtherBrokers(world, metadata.image)
         self.producer_ids = ProducerIds(metadata.registration, metadata.controllers)
         self.markers = TxnMarkersHandler(
             logs.partitions,
@@ -87,7 +86,7 @@ class BrokerTransactions:
         """End, after the coordinators were drained."""
         await self.verifier.close()
         await shut_down(self._load_thread, drops_waiting=True)
-        await self._connections.close()
+        await self._brokers.connections.close()
 
     # --- calls to other brokers, or to this one ------------------------------------------------------------------
 
@@ -105,19 +104,11 @@ class BrokerTransactions:
 
     async def _call(self, broker_id: BrokerId, call: Call[Request, Response], request: Request) -> Response:
         """Call a broker at its registered address. Raises Unreachable, also once it is fenced, or its Refusal."""
-        registration = self._image().broker(broker_id)
-        endpoint = None if registration is None else registration.endpoint(GRPC)
-        if endpoint is None:
-            raise Unreachable(f"broker {broker_id}", "it has no registered address")
-        peer = self._connections.peer(host_and_port(endpoint.host, endpoint.port))
-        return await while_in_service(broker_id, peer.call(call, request, CALL_S_MAX), self._image)
+        answer = self._brokers.peer(broker_id).call(call, request, CALL_S_MAX)
+        return await while_in_service(broker_id, answer, self._image)
 
     def _context(self) -> DecisionContext:
-        return DecisionContext(
-            now_ms=self._world.clock.wall_ms(),
-            image=self._image(),
-            random_id=str(UUID(bytes=self._world.entropy.bytes(16), version=4)),
-        )
+        return decision_context(self._world.clock, self._world.entropy, self._image())
 
     def _batch_bytes_max(self) -> int:
         """Return the size of the largest batch that transactions may fill in `__transaction_state`."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.transactions.settings import TransactionSettings
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.group_configs import GroupBounds
 from kraft.model.config_keys import Required, key, whole_number
 from kraft.model.ids import BrokerId
@@ -130,6 +131,10 @@ class NodeConfig:
     def metadata_log_dir(self) -> Path:
         """Return the directory of the metadata log and its snapshots, absolute."""
         return self.metadata_dir or self.log_dir
+
+    def topic_defaults(self) -> TopicDefaultsInEffect:
+        """Return the defaults of topics' configs: those of this file, overridden by dynamic configs."""
+        return TopicDefaultsInEffect(self.settings, self.topics.configs, str(self.node_id))
 
     @property
     def is_broker(self) -> bool:

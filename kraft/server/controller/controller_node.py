@@ -6,7 +6,6 @@ import asyncio
 from typing import Final
 
 from kraft.metadata.features import UnsupportedFeatureLevel
-from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import Corruption
 from kraft.quorum.membership import MembershipRefused
@@ -134,13 +133,8 @@ def _controller_config(config: NodeConfig, cluster_id: str) -> ControllerConfig:
         cluster_id=cluster_id,
         node_id=config.node_id,
         broker_session_timeout_ms=config.broker.session_timeout_ms,
-        defaults=ControllerDefaults(
-            partitions=config.topics.partitions,
-            replication_factor=config.topics.replication_factor,
-            configs=config.topics.configs,
-        ),
+        topic_defaults=config.topic_defaults(),
         elections=config.elections,
-        settings=config.settings,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,6 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.service_times import ServiceTimes
-from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
@@ -38,16 +37,15 @@ FINISH_S_MAX: Final = 2.0
 
 
 class ControllerConfig(Struct, frozen=True, kw_only=True):
-    """Settings of the controller: `settings` are those of the node's configuration file."""
+    """Settings of the controller."""
 
     cluster_id: str
     node_id: int
     broker_session_timeout_ms: int
     """`broker.session.timeout.ms`"""
 
-    defaults: ControllerDefaults
+    topic_defaults: TopicDefaultsInEffect
     elections: LeaderElections = field(default_factory=LeaderElections)
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class QuorumController:
@@ -61,7 +59,7 @@ class QuorumController:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config
         self._clock = clock
-        self.topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
+        self.topic_defaults = config.topic_defaults
         self._service_times = ServiceTimes()
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
-from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +33,7 @@ from kraft.server.coordinator.group_log import GroupLog
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.coordinator.shard_host import HostSettings, ShardHostServices
 from kraft.server.coordinator.topic_changes import TopicChanges
-from kraft.server.coordinator.topic_shards import TopicShards
+from kraft.server.coordinator.topic_shards import TopicShards, decision_context
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -75,14 +74,14 @@ class GroupCoordinators:
         *,
         group_settings: GroupShardSettings,
         image: CurrentImage,
-        image_version: CurrentIndex,
+        index: CurrentIndex,
         clock: Clock,
         entropy: Entropy,
         waiting_appends: WaitingAppends,
         fatal: Fatal,
         executor: Executor | None = None,
     ) -> None:
-        """`image` returns the metadata that this broker has applied; later ones have a higher version."""
+        """`image` returns the metadata that this broker has applied, and `index` how far that is."""
         self.verification = OffsetVerification()
         """Asks the coordinator of a transaction. Each coordinator needs the other, so the assembly sets it."""
         self._group_settings = group_settings
@@ -101,7 +100,7 @@ class GroupCoordinators:
             loaded=self._loaded,
         )
         services = replace(services, report=GroupLog(services.backlog, clock.monotonic_ms).report)
-        self._topic_changes = TopicChanges(image, image_version, clock, self._background, fatal)
+        self._topic_changes = TopicChanges(image, index, clock, self._background, fatal)
         self._hosts = TopicShards(OFFSETS_TOPIC, kind, services, image)
 
     # --- requests --------------------------------------------------------------------------------------------
@@ -210,11 +209,7 @@ class GroupCoordinators:
         await shut_down(self._executor, self._background, drops_waiting=True)
 
     def _context(self) -> DecisionContext:
-        return DecisionContext(
-            now_ms=self._clock.wall_ms(),
-            image=self._image(),
-            random_id=str(UUID(bytes=self._entropy.bytes(16), version=4)),
-        )
+        return decision_context(self._clock, self._entropy, self._image())
 
 
 def _check_size(host: GroupHost, command: CommitOffsets | CommitTransactionOffsets) -> None:

@@ -120,8 +120,7 @@ class MarkerSender:
             return
         image, deleted = self._image(), []
         for marker in markers:
-            topic = image.topic(marker.partition.topic)
-            state = None if topic is None else topic.partitions.get(marker.partition.partition)
+            state = image.partition(marker.partition)
             if state is None:
                 # Only partitions that exist are added to transactions, and this broker's metadata is not older.
                 deleted.append(marker)

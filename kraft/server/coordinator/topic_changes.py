@@ -60,14 +60,14 @@ class TopicChanges:
     def __init__(
         self,
         image: CurrentImage,
-        version: CurrentIndex,
+        index: CurrentIndex,
         clock: Clock,
         executor: Executor,
         fatal: Fatal,
     ) -> None:
-        """`version` is that of the image; `executor` resolves regular expressions."""
+        """`executor` resolves regular expressions."""
         self._image = image
-        self._version = version
+        self._index = index
         self._clock = clock
         self._executor = executor
         self._tasks = BackgroundTasks(fatal)
@@ -135,7 +135,7 @@ class TopicChanges:
             accepted = frozenset(each for each in regexes if (group_id, each) not in self._refused[host])
             if not accepted:
                 continue
-            image, version = self._image(), self._version()
+            image, version = self._image(), self._index()
             found = await in_thread(self._executor, _matching_topics, accepted, image.topic_ids)
             if given_up := accepted - found.keys():
                 self._refuse(host, group_id, given_up, "to match the names of all topics takes too long")

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from kraft.coordinator.group_partition import partition_of
-from kraft.coordinator.shard import ShardKind
+from kraft.coordinator.shard import DecisionContext, ShardKind
 from kraft.coordinator.shard_refusals import broker_stopping, not_coordinator
-from kraft.metadata.image import CurrentImage
+from kraft.metadata.image import CurrentImage, MetadataImage
+from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import Entropy, random_uuid
 from kraft.server.coordinator.shard_host import ShardHost, ShardHostServices
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.partition import Partition
@@ -21,6 +23,11 @@ Record = TypeVar("Record")
 
 DRAIN_S_MAX: Final = 2.0
 """How long a broker that stops waits for the commit of what was decided."""
+
+
+def decision_context(clock: Clock, entropy: Entropy, image: MetadataImage) -> DecisionContext:
+    """Return what decisions depend on now, besides the shard."""
+    return DecisionContext(now_ms=clock.wall_ms(), image=image, random_id=str(random_uuid(entropy)))
 
 
 class TopicShards(Generic[Replicated, Volatile, Command, Record]):

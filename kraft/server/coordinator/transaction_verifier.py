@@ -18,7 +18,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal, error_code
-from kraft.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import BrokerId, TopicPartition
 from kraft.rpc.peers import Unreachable
 from kraft.server.loop.background import BackgroundTasks
 from kraft.wire.schema.add_partitions_to_txn import (
@@ -158,7 +158,7 @@ def _answer(asked: Iterable[_WaitingVerification], results: Iterable[Refused]) -
 
 
 def _refused(asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult) -> Refused:
-    producer = ProducerIdAndEpoch(ProducerId(asked.producer_id), ProducerEpoch(asked.producer_epoch))
+    producer = ProducerIdAndEpoch.of(asked.producer_id, asked.producer_epoch)
     codes = (each.partition_error_code for topic in result.topic_results for each in topic.results_by_partition)
     return {
         partition: answered(error_code(code), asked.transactional_id, producer, partition)

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.runtime.entropy import Entropy
+from kraft.runtime.entropy import Entropy, random_uuid
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -28,7 +28,6 @@ TELEMETRY_MAX_BYTES: Final = 1_048_576
 _NO_SUBSCRIPTION: Final = 0
 _RESERVED_IDS: Final = (ZERO_UUID, UUID(int=1))
 _ZSTD, _LZ4, _GZIP, _SNAPPY = 4, 3, 1, 2
-_UUID_BYTES: Final = 16
 
 
 class ClientMetricsHandler:
@@ -39,7 +38,7 @@ class ClientMetricsHandler:
         """Answer that no metrics are wanted, and give a client its id if it has none yet."""
         client_id = request.client_instance_id
         if client_id == ZERO_UUID:
-            client_id = UUID(bytes=self._entropy.bytes(_UUID_BYTES), version=4)
+            client_id = random_uuid(self._entropy)
         return GetTelemetrySubscriptionsResponse(
             error_code=ErrorCode.NONE,
             client_instance_id=client_id,

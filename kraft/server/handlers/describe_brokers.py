@@ -6,7 +6,6 @@ from collections import Counter
 
 from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.model.brokers import BrokerDescription, DescribeBrokersRequest, DescribeBrokersResponse
-from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
@@ -41,10 +40,7 @@ def _described(broker: BrokerRegistration, holdings: _Holdings) -> BrokerDescrip
     return BrokerDescription(
         broker_id=broker.broker_id,
         broker_epoch=broker.broker_epoch,
-        addresses=[
-            Endpoint(listener=endpoint.listener, host=endpoint.host, port=endpoint.port)
-            for endpoint in broker.endpoints
-        ],
+        addresses=list(broker.endpoints),
         rack=broker.rack,
         fenced=broker.fenced,
         fenced_by_operator=broker.fenced_by_operator,

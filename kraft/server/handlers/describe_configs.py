@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
-from kraft.metadata.broker_configs import EVERY_BROKER, TopicDefaultsInEffect, is_dynamic
+from kraft.metadata.broker_configs import EVERY_BROKER, is_dynamic
 from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import CurrentImage, MetadataImage
@@ -86,7 +86,7 @@ class _Describing:
         self._own = image.broker_configs.get(str(config.node_id), {})
         self._of_all = image.broker_configs.get(EVERY_BROKER, {})
         self._file = config.settings
-        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))(image)
+        self._topic_defaults = config.topic_defaults()(image)
         self._include_synonyms = request.include_synonyms
         self._include_documentation = request.include_documentation
 

@@ -57,7 +57,8 @@ _SPECIAL_FROM: Final[Mapping[int, int]] = {
 }
 """First version that defines each special timestamp: KIP-734, KIP-405, KIP-1005, KIP-1023."""
 
-_LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Error codes after which a client has to ask who leads the partition."""
 
 
 class _Asking(NamedTuple):
@@ -134,15 +135,14 @@ def led_elsewhere(image: CurrentImage, broker_id: BrokerId, response: ListOffset
         TopicPartition(topic.name, each.partition_index)
         for topic in response.topics
         for each in topic.partitions
-        if each.error_code in _LED_ELSEWHERE
+        if each.error_code in LED_ELSEWHERE
     }
     known = image()
     return frozenset(each for each in refused if _leader(known, each) not in (NO_BROKER, broker_id))
 
 
 def _leader(image: MetadataImage, partition: TopicPartition) -> BrokerId:
-    topic = image.topic(partition.topic)
-    state = None if topic is None else topic.partitions.get(partition.partition)
+    state = image.partition(partition)
     return NO_BROKER if state is None else state.leader
 
 

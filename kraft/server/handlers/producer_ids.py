@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraft.coordinator.transactions.commands import InitProducerId
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId
 from kraft.server.cluster.producer_ids import ProducerIds
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -28,7 +27,7 @@ class ProducerIdHandler:
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             raise Refusal(ErrorCode.INVALID_REQUEST, "the request has a producer id or an epoch: set both, or none")
         if request.transactional_id is None:
-            producer = ProducerIdAndEpoch(await self._producer_ids.new(), ProducerEpoch(0))
+            producer = ProducerIdAndEpoch.of(await self._producer_ids.new(), 0)
         else:
             command = init_command(request, request.transactional_id, is_temporary=is_temporary)
             producer = await self._coordinators.decide(command)
@@ -39,7 +38,7 @@ class ProducerIdHandler:
 
 def init_command(request: InitProducerIdRequest, transactional_id: str, *, is_temporary: bool) -> InitProducerId:
     """Return the coordinator's command for a request with a transactional id."""
-    expected = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+    expected = ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch)
     return InitProducerId(
         transactional_id=transactional_id,
         timeout_ms=request.transaction_timeout_ms,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_creation import create_partitions, refused_partitions
@@ -12,7 +11,7 @@ from kraft.metadata.topic_decisions import ControllerDefaults, create_topics, re
 from kraft.metadata.topic_deletion import refused_deletion
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.topic_calls import CREATE_TOPICS, DELETE_TOPICS
-from kraft.runtime.entropy import Entropy
+from kraft.runtime.entropy import Entropy, random_uuid
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.describe_configs import ENTRIES_AT_ONCE, DescribeConfigsHandler
 from kraft.server.handlers.forwarding import Forwarder
@@ -32,8 +31,6 @@ from kraft.wire.schema.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-
-_UUID_BYTES: Final = 16
 
 _START_MAX: Final = 2**31
 
@@ -80,8 +77,7 @@ async def decide_creation(
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     # The ids and the random start of the placement are drawn here, because decisions are deterministic.
-    drawn = entropy.bytes(_UUID_BYTES * len(request.topics))
-    topic_ids = [UUID(bytes=drawn[at : at + _UUID_BYTES], version=4) for at in range(0, len(drawn), _UUID_BYTES)]
+    topic_ids = [random_uuid(entropy) for _ in request.topics]
     start = entropy.below(_START_MAX)
     return await decisions.submit(
         lambda image: create_topics(

@@ -27,7 +27,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.callbacks import Callback, NowMs
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition, numbers_by_topic
+from kraft.model.ids import TopicPartition, numbers_by_topic
 from kraft.model.producer_transactions import (
     ProducerTransaction,
     ProducerTransactionsRequest,
@@ -101,7 +101,7 @@ class TransactionsHandler:
         topics = request.v3_and_below_topics
         command = AddPartitions(
             transactional_id=request.v3_and_below_transactional_id,
-            producer=_producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            producer=ProducerIdAndEpoch.of(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             partitions=frozenset(partitions_of(topics)),
             client_version=0,
         )
@@ -110,7 +110,8 @@ class TransactionsHandler:
 
     async def _add(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
         """Add partitions to a transaction: all, or none if one of them does not exist. Raises Refusal."""
-        unknown = {each for each in command.partitions if not self._exists(each)}
+        image = self._image()
+        unknown = {each for each in command.partitions if image.partition(each) is None}
         if unknown:
             return {
                 each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -123,7 +124,7 @@ class TransactionsHandler:
         """Add the partition of a group's offsets to a transaction, after the same wait. Raises Refusal."""
         command = AddOffsets(
             transactional_id=request.transactional_id,
-            producer=_producer(request.producer_id, request.producer_epoch),
+            producer=ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch),
             group_id=request.group_id,
         )
         try:
@@ -139,7 +140,7 @@ class TransactionsHandler:
         after: ProducerIdAndEpoch = await self._coordinators.decide(
             EndTransaction(
                 transactional_id=request.transactional_id,
-                producer=_producer(request.producer_id, request.producer_epoch),
+                producer=ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch),
                 commit=request.committed,
                 client_version=EPOCH_BUMP if context.version >= END_BUMPS_FROM else 0,
             )
@@ -163,7 +164,7 @@ class TransactionsHandler:
 
     async def _verified(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         partitions = frozenset(partitions_of(asked.topics))
-        producer = _producer(asked.producer_id, asked.producer_epoch)
+        producer = ProducerIdAndEpoch.of(asked.producer_id, asked.producer_epoch)
         codes: Mapping[TopicPartition, ErrorCode]
         try:
             if asked.verify_only:
@@ -185,10 +186,6 @@ class TransactionsHandler:
         return AddPartitionsToTxnResult(
             transactional_id=asked.transactional_id, topic_results=results_of(asked.topics, codes)
         )
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        topic = self._image().topic(partition.topic)
-        return topic is not None and partition.partition in topic.partitions
 
     # --- queries -------------------------------------------------------------------------------------------------
 
@@ -295,17 +292,14 @@ class TransactionsHandler:
 def commit_command(request: CommitTransactionsRequest) -> CommitTransactions:
     named = (
         TransactionToCommit(
-            transactional_id=each.transactional_id, producer=_producer(each.producer_id, each.producer_epoch)
+            transactional_id=each.transactional_id,
+            producer=ProducerIdAndEpoch.of(each.producer_id, each.producer_epoch),
         )
         for each in request.transactions
     )
     return CommitTransactions(
         transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
     )
-
-
-def _producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 def _pattern(pattern: str) -> NameRegex | None:

@@ -18,7 +18,7 @@ from kraft.log.recovery.producer_state import ProducerState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.callbacks import NowMs
 from kraft.model.errors import ErrorCode, Refusal, error_code
-from kraft.model.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import Offset, ProducerId, TopicPartition
 from kraft.model.produce import ACKS_ALL
 from kraft.model.transactions import AbortTransactionRequest, AbortTransactionResponse
 from kraft.server.loop.periods import loop_time_s
@@ -105,7 +105,7 @@ class TxnMarkersHandler:
         before = self._open_transaction(request)
         if before is None:
             return AbortTransactionResponse()
-        producer = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+        producer = ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch)
         await self._check_hanging(producer, TopicPartition(request.topic, request.partition))
         after = self._open_transaction(request)
         if after is None or after.transaction_start != before.transaction_start:

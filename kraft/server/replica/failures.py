@@ -172,8 +172,7 @@ class ReplicaFailures:
 
     def _state(self, replica: OfflineReplica) -> PartitionImage | None:
         """Return the partition's state; None if the topic is deleted or the replica was reassigned."""
-        topic = self._image.topics.get(replica.topic_id)
-        state = None if topic is None else topic.partitions.get(replica.topic_partition.partition)
+        state = self._image.partition_by_id(replica.topic_id, replica.topic_partition.partition)
         return state if state is not None and self._broker_id in state.replicas else None
 
     def may_be_created(self, replica: OfflineReplica) -> bool:

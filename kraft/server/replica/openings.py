@@ -134,8 +134,7 @@ class ReplicaOpenings:
                 self._opening[directory] = background.start(opening, f"opening of logs in {directory}", self._fatal)
 
     def _is_assigned(self, partition: TopicIdPartition) -> bool:
-        topic = self._image.topics.get(partition.topic_id)
-        state = None if topic is None else topic.partitions.get(partition.partition)
+        state = self._image.partition_by_id(partition.topic_id, partition.partition)
         return state is not None and self._registration.broker_id in state.replicas
 
     def _place_of(self, wanted: TopicIdPartition, planned: Mapping[LogDirectory, int]) -> LogDirectory | None:

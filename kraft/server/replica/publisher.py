@@ -229,8 +229,7 @@ def _changes_led(before: MetadataImage, step: BrokerDelta) -> ChangeCounts:
     """Count the changes of the partitions that this broker leads after the step and that existed before it."""
     counts = ChangeCounts()
     for assigned in step.lead:
-        topic = before.topics.get(assigned.topic_id)
-        state = None if topic is None else topic.partitions.get(assigned.state.partition)
+        state = before.partition_by_id(assigned.topic_id, assigned.state.partition)
         if state is not None:
             counts.add(state, assigned.state.leader, assigned.state.isr)
     return counts

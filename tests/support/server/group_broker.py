@@ -83,7 +83,7 @@ class GroupBroker:
             waiting_appends=self._waiting_appends,
             executor=executor or InlineExecutor(),
             fatal=self.crashes.append,
-            image_version=lambda: 0,
+            index=lambda: 0,
         )
         self.coordinators.verification = OffsetVerification(self.transactions.verify)
         self.broker = Broker(directory, sync_before_ack=sync_before_ack, role_changed=self.coordinators.role_changed)

@@ -9,9 +9,8 @@ from uuid import UUID
 from kraft.metadata.image import CurrentImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId
-
-_LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+from kraft.model.ids import BrokerId, TopicPartition
+from kraft.server.handlers.list_offsets import LED_ELSEWHERE
 
 NO_LEADER: Final = (-1, -1)
 
@@ -32,8 +31,8 @@ class Leaders:
 
     def current_leader(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
         """Return leader and leader epoch for a client that asked the wrong broker; otherwise NO_LEADER."""
-        found = self._image().topic(topic) if error_code in _LED_ELSEWHERE else None
-        state = None if found is None else found.partitions.get(partition)
+        is_elsewhere = error_code in LED_ELSEWHERE
+        state = self._image().partition(TopicPartition(topic, partition)) if is_elsewhere else None
         return NO_LEADER if state is None else (state.leader, state.leader_epoch)
 
     def endpoints(self, broker_ids: Iterable[int]) -> list[tuple[BrokerId, Endpoint, str]]:

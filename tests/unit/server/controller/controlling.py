@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from kraft.log.topic_config import KAFKA_DEFAULTS
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
@@ -29,9 +31,11 @@ class Parts:
     """A controller, and the quorum that it proposes to."""
 
     def __init__(self) -> None:
-        defaults = ControllerDefaults(partitions=1, replication_factor=1)
         config = ControllerConfig(
-            cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
+            cluster_id=CLUSTER,
+            node_id=1,
+            broker_session_timeout_ms=int(SESSION_S * 1_000),
+            topic_defaults=TopicDefaultsInEffect({}, KAFKA_DEFAULTS),
         )
         self.controller = QuorumController(config, LoopClock(), nobody_listens=self._nobody_listens)
         self.calls = self.controller.cluster_calls

@@ -76,7 +76,7 @@ class Coordinating:
             waiting_appends=self.waiting_appends,
             executor=executor or InlineExecutor(),
             fatal=self.crashes.append,
-            image_version=lambda: 0,
+            index=lambda: 0,
         )
         self.broker = Broker(directory, sync_before_ack=sync_before_ack, role_changed=self.coordinators.role_changed)
 
