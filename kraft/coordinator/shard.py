@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, NewType, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.metadata.image import MetadataImage
@@ -29,6 +30,7 @@ Volatile = TypeVar("Volatile")
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
 Record = TypeVar("Record")
+Other = TypeVar("Other")
 
 Ticket = NewType("Ticket", int)
 """A waiting request. Its number is unique for as long as the host runs."""
@@ -103,6 +105,12 @@ class ShardDecision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True
 
     events: tuple[object, ...] = ()
     """What has happened, for the node's log. Reported when the decision is committed, and not if it is undone."""
+
+    def with_volatile(self, volatile: Other) -> ShardDecision[Other, Record]:
+        """Return the decision on a part of a shard as one of the shard, whose volatile state this is."""
+        decision: Any = replace(self, volatile=volatile)
+        whole: ShardDecision[Other, Record] = decision
+        return whole
 
 
 class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):

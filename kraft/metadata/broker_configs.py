@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft.log.topic_config import SERVER_KEYS, TOPIC_CONFIGS, TopicConfig
-from kraft.metadata.configs import broker_defaults
+from kraft.metadata.configs import broker_defaults, shown
 from kraft.metadata.image import MetadataImage
 from kraft.model.config_keys import Key, keys_of
 from kraft.model.errors import ErrorCode, Refusal
@@ -49,7 +49,7 @@ def check_broker_config(name: str, value: str, keys: Mapping[str, Key]) -> None:
             declared, server_key = SERVER_KEYS[name]
             declared.read_server(server_key, value)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}={_shown(value)}: expected {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: expected {error}") from None
 
 
 def check_broker_key(name: str, keys: Mapping[str, Key]) -> None:
@@ -64,7 +64,7 @@ def check_broker_key(name: str, keys: Mapping[str, Key]) -> None:
     else:
         nearest = get_close_matches(name[:100], [key.name for key in keys.values() if is_dynamic(key)], n=1)
         remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all lists all"
-        problem = f"there is no broker config '{_shown(name)}': {remedy}"
+        problem = f"there is no broker config '{shown(name)}': {remedy}"
     raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 
 
@@ -112,7 +112,3 @@ class TopicDefaultsInEffect:
             # The controller checked that the dynamic values fit together, but they do not fit the rest of this broker's
             # file. The file alone is known to work.
             return self._static
-
-
-def _shown(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:60])

@@ -18,10 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import Struct
-
-from kraft.metadata.image import MetadataImage
-from kraft.model.endpoint import Endpoint
+from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 REFUSALS_FOR_A_VERDICT: Final = 2
@@ -34,14 +31,6 @@ DIAL_INTERVAL_MS: Final = 1_000
 DIALLED_AT_ONCE_MAX: Final = 64
 
 _Registration = tuple[BrokerId, BrokerEpoch]
-
-
-class BrokerToDial(Struct, frozen=True, kw_only=True):
-    """Broker without a liveness stream, to be dialled at all its endpoints."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    endpoints: tuple[Endpoint, ...]
 
 
 @dataclass(slots=True)
@@ -83,12 +72,15 @@ class BrokerPresence:
             presence.refusals = 0
             presence.is_exempt = presence.is_exempt or presence.was_declared_gone
 
-    def to_dial(self, image: MetadataImage, now_ms: int) -> list[BrokerToDial]:
-        """Return brokers in service without a stream that are due; the caller calls `dialled` for each of them."""
+    def to_dial(self, image: MetadataImage, now_ms: int) -> list[BrokerRegistration]:
+        """Return brokers in service without a stream that are due, to be dialled at all their endpoints.
+
+        The caller calls `dialled` for each of them.
+        """
         # Fenced brokers are kept too: one that comes back into service may have been declared gone by mistake.
         registered = {(each.broker_id, each.broker_epoch) for each in image.brokers.values()}
         self._known = {key: each for key, each in self._known.items() if key in registered or each.streams}
-        due: list[BrokerToDial] = []
+        due: list[BrokerRegistration] = []
         for registration in image.alive_brokers():
             presence = self._of(registration.broker_id, registration.broker_epoch)
             if presence.streams or presence.is_exempt or presence.is_being_dialled or now_ms < presence.dial_at_ms:
@@ -97,16 +89,10 @@ class BrokerPresence:
                 break
             presence.is_being_dialled = True
             presence.dial_at_ms = now_ms + DIAL_INTERVAL_MS
-            due.append(
-                BrokerToDial(
-                    broker_id=registration.broker_id,
-                    broker_epoch=registration.broker_epoch,
-                    endpoints=tuple(registration.endpoints),
-                )
-            )
+            due.append(registration)
         return due
 
-    def dialled(self, broker: BrokerToDial, *, nobody_listens: bool, now_ms: int) -> bool:
+    def dialled(self, broker: BrokerRegistration, *, nobody_listens: bool, now_ms: int) -> bool:
         """Take the outcome of dialling; return whether the broker's process is gone.
 
         A broker that is gone and still in service is returned by `to_dial` again.

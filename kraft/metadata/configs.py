@@ -80,7 +80,7 @@ def unknown_config(key: str) -> str:
         return f"'{key}' is a broker config: for a topic use '{SERVER_KEYS[key][0].key}'"
     nearest = get_close_matches(key[:100], TOPIC_CONFIGS, n=1)
     remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --all lists all configs"
-    return f"there is no topic config '{_shown(key)}': {remedy}"
+    return f"there is no topic config '{shown(key)}': {remedy}"
 
 
 def _declared(key: str) -> ConfigKey:
@@ -94,17 +94,17 @@ def _read(declared: ConfigKey, text: str) -> Value:
     try:
         return declared.kind.read(text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={_shown(text)}: expected {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={shown(text)}: expected {error}") from None
 
 
 def _read_server(declared: ConfigKey, server_key: ServerKey, text: str) -> Value:
     try:
         return declared.read_server(server_key, text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={_shown(text)}: expected {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={shown(text)}: expected {error}") from None
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Shorten text from outside and replace unprintable characters, to fit into one line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:60])
 

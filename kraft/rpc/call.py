@@ -35,7 +35,7 @@ are ready.
 """
 
 
-class Served(Struct, frozen=True):
+class ServedCall(Struct, frozen=True):
     """A call and the handler that serves it. A Refusal that the handler raises ends the call."""
 
     call: AnyCall
@@ -105,28 +105,28 @@ class _OfMessages(_Declaration[Request, Response]):
 class Call(_OfMessages[Request, Response]):
     """A unary call: one request, one response."""
 
-    def served_by(self, handler: Handler[Request, Response]) -> Served:
-        return Served(self, handler)
+    def served_by(self, handler: Handler[Request, Response]) -> ServedCall:
+        return ServedCall(self, handler)
 
     def served_in_context_by(
         self, handler: Callable[[Request, RequestContext], Awaitable[Response]], version: int
-    ) -> Served:
+    ) -> ServedCall:
         """Bind a handler that also gets a RequestContext, of this version."""
-        return Served(self, handler, context_version=version)
+        return ServedCall(self, handler, context_version=version)
 
 
 class ServerStream(_OfMessages[Request, Response]):
     """A call with one request, and responses until either end ends it."""
 
-    def served_by(self, handler: ServerStreamHandler[Request, Response]) -> Served:
-        return Served(self, handler)
+    def served_by(self, handler: ServerStreamHandler[Request, Response]) -> ServedCall:
+        return ServedCall(self, handler)
 
 
 class Stream(_OfMessages[Request, Response]):
     """A bidirectional call: requests in order, and responses in the same order."""
 
-    def served_by(self, handler: StreamHandler[Request, Response]) -> Served:
-        return Served(self, handler)
+    def served_by(self, handler: StreamHandler[Request, Response]) -> ServedCall:
+        return ServedCall(self, handler)
 
 
 class Exchange(_Declaration[Request, Response]):
@@ -137,8 +137,8 @@ class Exchange(_Declaration[Request, Response]):
         self.response: Packed[Response]
         super().__init__(service, name, request, response)
 
-    def served_by(self, handler: ExchangeHandler[Request, Response]) -> Served:
-        return Served(self, handler)
+    def served_by(self, handler: ExchangeHandler[Request, Response]) -> ServedCall:
+        return ServedCall(self, handler)
 
 
 AnyCall = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any] | Exchange[Any, Any]

@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from kraft.model.errors import Refusal
-from kraft.rpc.call import AnyCall, Call, Served, ServerStream
+from kraft.rpc.call import AnyCall, Call, ServedCall, ServerStream
 from kraft.rpc.peers import Unreachable
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ Response = TypeVar("Response")
 class LocalPeer:
     """A `Peer` in the same process, with the same deadlines, Refusals and Unreachable."""
 
-    def __init__(self, address: str, calls: Sequence[Served]) -> None:
+    def __init__(self, address: str, calls: Sequence[ServedCall]) -> None:
         self.address = address
         self._handlers = {served.call: served.handler for served in calls}
         assert len(self._handlers) == len(calls), "a call is served once"

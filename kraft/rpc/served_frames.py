@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from kraft.log.format.record_batch import Buffer
-from kraft.rpc.call import Exchange, ExchangeHandler, Served
+from kraft.rpc.call import Exchange, ExchangeHandler, ServedCall
 from kraft.rpc.frame_connection import FrameConnection, TakeOver
 from kraft.rpc.frame_exchange import HELLO_VERSION, admitting, connection_method, read_hello
 from kraft.rpc.gatekeeper import Gatekeeper
@@ -26,7 +26,7 @@ REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 class ServedFrames:
     """Connections on which an exchange is served, until `close`."""
 
-    def __init__(self, served: Served, gatekeeper: Gatekeeper, refusals: RefusalLog) -> None:
+    def __init__(self, served: ServedCall, gatekeeper: Gatekeeper, refusals: RefusalLog) -> None:
         """`gatekeeper` is that of the GRPC listener, which opens the sessions."""
         assert isinstance(served.call, Exchange), "calls of messages are served by gRPC"
         self._exchange: Exchange[Any, Any] = served.call

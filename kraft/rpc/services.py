@@ -24,7 +24,7 @@ from kraft.rpc.call import (
     ExchangeHandler,
     Handler,
     MessageCodec,
-    Served,
+    ServedCall,
     ServerStream,
     ServerStreamHandler,
     Stream,
@@ -82,7 +82,7 @@ _ESCAPED_BYTE_SIZE: Final = 3
 class Service:
     """Serves calls, of one or several gRPC services, on a listener. gRPC refuses calls that are not served."""
 
-    def __init__(self, *calls: Served) -> None:
+    def __init__(self, *calls: ServedCall) -> None:
         self._calls = calls
         self.in_progress = RequestsInProgress()
 
@@ -95,7 +95,7 @@ class Service:
         )
 
 
-def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHandler:
+def _method_handler(served: ServedCall, in_progress: RequestsInProgress) -> MethodHandler:
     call, handler = served.call, served.handler
     decode, encode = receiving(call.request), sending(call.response)
     match call:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 import typer
 from rich.console import Console
@@ -24,10 +22,9 @@ from kraft.log.integrity.directory import FileFinding, VerifiedPartition, is_par
 from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
+from kraft.server.replica.directory_names import PARTITION_DIRECTORY
 from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
 from kraft.server.replica.high_watermarks import read_high_watermarks
-
-_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
 
 @dataclass(slots=True)
@@ -84,7 +81,7 @@ def _partition_directories(disk: ReadOnlyDisk, directory: str) -> list[str]:
     return [
         f"{directory}/{name}"
         for name in names
-        if _PARTITION_DIRECTORY.fullmatch(name) and os.path.isdir(f"{directory}/{name}")
+        if PARTITION_DIRECTORY.fullmatch(name) and os.path.isdir(f"{directory}/{name}")
     ]
 
 
@@ -112,7 +109,7 @@ def _verify_one(
         return
     summary.partitions.append(verified)
     summary.findings += verified.findings
-    found = _PARTITION_DIRECTORY.fullmatch(os.path.basename(path))
+    found = PARTITION_DIRECTORY.fullmatch(os.path.basename(path))
     if found is None:
         return
     committed = high_watermarks.get(TopicPartition(found["topic"], int(found["partition"])))

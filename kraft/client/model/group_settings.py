@@ -31,11 +31,11 @@ def parse_group_names(named: dict[str, Any]) -> None:
     of_classic = [name for name in _OF_CLASSIC_ONLY if name in named]
     protocol = str(named.get("group_protocol", "classic" if of_classic else "consumer")).lower()
     if of_classic and "group_protocol" not in named:
-        log.info("group.protocol=classic, because %s is set", _dotted(of_classic[0]))
+        log.info("group.protocol=classic, because %s is set", dotted(of_classic[0]))
     named["group_protocol"] = protocol
     if protocol == "consumer" and of_classic:
         raise InvalidSetting(
-            f"{_dotted(of_classic[0])} has no effect with group.protocol=consumer, in which the broker decides it; "
+            f"{dotted(of_classic[0])} has no effect with group.protocol=consumer, in which the broker decides it; "
             "leave it out, or use group.protocol=classic"
         )
 
@@ -48,7 +48,7 @@ def check_group(settings: ConsumerSettings) -> None:
         )
     for name in ("group_id", "group_instance_id"):
         if getattr(settings, name) == "":
-            raise InvalidSetting(f"{_dotted(name)} is empty; give a name, or leave it out")
+            raise InvalidSetting(f"{dotted(name)} is empty; give a name, or leave it out")
     if settings.group_protocol == "classic":
         if settings.group_remote_assignor is not None:
             raise InvalidSetting("group.remote.assignor has no effect with group.protocol=classic; leave it out")
@@ -73,5 +73,5 @@ def _assignors(given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _dotted(name: str) -> str:
+def dotted(name: str) -> str:
     return name.replace("_", ".")

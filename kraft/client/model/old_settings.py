@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft.client.model.errors import InvalidSetting, NotSupportedYet
+from kraft.client.model.group_settings import dotted
 
 if TYPE_CHECKING:
     from kraft.client.model.settings import ClientSettings
@@ -33,13 +34,9 @@ def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None
         raise InvalidSetting("zookeeper.connect: there is no ZooKeeper; give the brokers as bootstrap.servers")
     for name, value in named.items():
         if name.startswith("sasl_") and value is not None:
-            raise NotSupportedYet(f"{_dotted(name)}: authentication of clients is not supported yet; leave it out")
+            raise NotSupportedYet(f"{dotted(name)}: authentication of clients is not supported yet; leave it out")
     for old, new in {**_OLD_NAMES, **_OLD_NAMES_OF.get(kind.__name__, {})}.items():
         if old in named:
             if new in named:
-                raise InvalidSetting(f"{_dotted(old)} is the old name of {_dotted(new)}; give only one of them")
+                raise InvalidSetting(f"{dotted(old)} is the old name of {dotted(new)}; give only one of them")
             named[new] = named.pop(old)
-
-
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")

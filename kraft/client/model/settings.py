@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from kraft.client.model.errors import InvalidSetting, NotSupportedYet
-from kraft.client.model.group_settings import check_group, parse_group_names
+from kraft.client.model.group_settings import check_group, dotted, parse_group_names
 from kraft.client.model.old_settings import replace_old_names
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
@@ -91,9 +91,9 @@ class ClientSettings:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is int and value < self._least(field.name):
-                raise InvalidSetting(f"{_dotted(field.name)}={value} must be at least {self._least(field.name)}")
+                raise InvalidSetting(f"{dotted(field.name)}={value} must be at least {self._least(field.name)}")
             if type(value) is int and value > _INT_MAX and field.name not in _LONG:
-                raise InvalidSetting(f"{_dotted(field.name)}={value} must be at most {_INT_MAX}")
+                raise InvalidSetting(f"{dotted(field.name)}={value} must be at most {_INT_MAX}")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise InvalidSetting(
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} is below retry.backoff.ms={self.retry_backoff_ms}"
@@ -363,17 +363,13 @@ def _typed(name: str, value: Any, wanted: str) -> Any:
                 return value
     except (ValueError, TypeError, KeyError):
         allowed = {"int": "a number", "bool": "true or false"}.get(wanted, "text")
-        raise InvalidSetting(f"{_dotted(name)}={value!r} is not {allowed}") from None
+        raise InvalidSetting(f"{dotted(name)}={value!r} is not {allowed}") from None
 
 
 def _unknown(kind: type[ClientSettings], name: str, known: list[str]) -> str:
     client = kind.__name__.removesuffix("Settings").lower()
     if name.endswith("serializer"):
-        return f"a {client} has no setting {_dotted(name)}: keys and values are bytes; leave it out"
+        return f"a {client} has no setting {dotted(name)}: keys and values are bytes; leave it out"
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {_dotted(near[0])}?" if near else ""
-    return f"a {client} has no setting {_dotted(name)}{hint}"
-
-
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")
+    hint = f"; did you mean {dotted(near[0])}?" if near else ""
+    return f"a {client} has no setting {dotted(name)}{hint}"

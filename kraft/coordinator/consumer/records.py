@@ -39,6 +39,7 @@ from kraft.coordinator.group_records import (
     OwnedTopic,
 )
 from kraft.model.ids import TopicId
+from kraft.wire.schema.consumer_group_heartbeat import TopicPartitions
 from kraft.wire.schema.join_group import JoinGroupRequestProtocol
 
 _STATES: Final = {state.value: state for state in MemberState}
@@ -192,7 +193,7 @@ def _set(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
         case ConsumerGroupTargetAssignmentMetadataKey(), ConsumerGroupTargetAssignmentMetadataValue() as value:
             return replace(group, assignment_epoch=value.assignment_epoch, assignment_ms=value.assignment_timestamp)
         case ConsumerGroupTargetAssignmentMemberKey() as key, ConsumerGroupTargetAssignmentMemberValue() as value:
-            target = _partitions(value.topic_partitions)
+            target = partitions_of_topics(value.topic_partitions)
             return replace(group, targets=group.targets.with_changes({key.member_id: target}))
         case ConsumerGroupMemberMetadataKey() as key, ConsumerGroupMemberMetadataValue() as value:
             return group.with_member(_described(_member(group, key.member_id), value))
@@ -258,8 +259,8 @@ def _assigned(member: ConsumerGroupMember, value: ConsumerGroupCurrentMemberAssi
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=_STATES.get(value.state, MemberState.UNRELEASED_PARTITIONS),
-        assigned=_partitions(value.assigned_partitions),
-        pending_revocation=_partitions(value.partitions_pending_revocation),
+        assigned=partitions_of_topics(value.assigned_partitions),
+        pending_revocation=partitions_of_topics(value.partitions_pending_revocation),
         assignment_epochs=_assignment_epochs(value),
     )
 
@@ -292,5 +293,5 @@ def _unassigned(group: ConsumerGroup, member_id: str) -> ConsumerGroup:
     )
 
 
-def _partitions(topics: Iterable[AssignedTopic | OwnedTopic]) -> Partitions:
+def partitions_of_topics(topics: Iterable[AssignedTopic | OwnedTopic | TopicPartitions]) -> Partitions:
     return frozenset((TopicId(topic.topic_id), partition) for topic in topics for partition in topic.partitions)

@@ -66,14 +66,7 @@ def take_targets(state: GroupsState, ticket: Ticket, command: TakeTargets) -> Gr
     if draft.group.is_due:
         settings = state.settings.of_group(group_id)
         draft.start_assignment(wait_ms(draft.group.assignment_ms, state.context, settings))
-    decision = draft.decision(Reply(ticket, False))
-    return ShardDecision(
-        volatile=ended,
-        records=decision.records,
-        replies=decision.replies,
-        timers=decision.timers,
-        events=decision.events,
-    )
+    return draft.decision(Reply(ticket, False)).with_volatile(ended)
 
 
 def give_up_run(state: GroupsState, ticket: Ticket, command: GiveUpRun) -> GroupsDecision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.coordinator.classic.draft import ClassicGroupDecision
 from kraft.coordinator.classic.group import ClassicGroup
@@ -66,13 +67,7 @@ class GroupsState(Struct, frozen=True, kw_only=True):
 
     def with_classic(self, group_id: str, decision: ClassicGroupDecision) -> GroupsDecision:
         """Return the decision on one classic group as one of the shard."""
-        return ShardDecision(
-            volatile=self.volatile.with_classic({group_id: decision.volatile}),
-            records=decision.records,
-            replies=decision.replies,
-            timers=decision.timers,
-            events=decision.events,
-        )
+        return decision.with_volatile(self.volatile.with_classic({group_id: decision.volatile}))
 
     def with_consumer(self, decision: ConsumerGroupDecision) -> GroupsDecision:
         """Return the decision on one group of the consumer protocol as one of the shard."""
@@ -84,13 +79,8 @@ class GroupsState(Struct, frozen=True, kw_only=True):
             for key, delay_ms in timers.items()
             if isinstance(key, RejoinTimeout) and (delay_ms is not None or key in running)
         }
-        return ShardDecision(
-            volatile=self.volatile.with_rejoining(rejoining),
-            records=decision.records,
-            replies=decision.replies,
-            timers={**timers, **self.assignment_timer(decision.records)},
-            events=decision.events,
-        )
+        timers |= self.assignment_timer(decision.records)
+        return replace(decision.with_volatile(self.volatile.with_rejoining(rejoining)), timers=timers)
 
     def assignment_timer(self, records: Iterable[GroupRecord]) -> dict[TimerKey, int | None]:
         """Return the timer of a group whose epoch is bumped by the records, if they do not have its assignment."""

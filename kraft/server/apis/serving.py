@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.call import AnyCall, Call, Served
+from kraft.rpc.call import AnyCall, Call, ServedCall
 from kraft.server.apis.api import Api, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide
@@ -17,17 +17,17 @@ from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 
 
-def grpc_calls(broker: BrokerSide) -> list[Served]:
+def grpc_calls(broker: BrokerSide) -> list[ServedCall]:
     """Return the calls of a broker's GRPC listener."""
-    return [served(each.call, each, broker) for each in APIS if each.call is not None]
+    return [served_call(each.call, each, broker) for each in APIS if each.call is not None]
 
 
-def grpc_call(call: AnyCall, broker: BrokerSide) -> Served:
+def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
     """Return one of them."""
-    return next(served(call, each, broker) for each in APIS if each.call is call)
+    return next(served_call(call, each, broker) for each in APIS if each.call is call)
 
 
-def served(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> Served:
+def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
     """Return the call of an API, with its handler."""
     handler: Any = api.handler(broker)
     if not api.takes_context:
@@ -36,10 +36,10 @@ def served(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> Served:
     return call.served_in_context_by(handler, api.versions.last)
 
 
-def controller_calls(controller: ControllerSide) -> list[Served]:
+def controller_calls(controller: ControllerSide) -> list[ServedCall]:
     """Return the calls of a CONTROLLER listener."""
     return [
-        Served(each.call, each.at_controller(controller))
+        ServedCall(each.call, each.at_controller(controller))
         for each in APIS
         if each.call is not None and each.at_controller is not None
     ]

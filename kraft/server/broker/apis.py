@@ -8,7 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
@@ -70,10 +70,10 @@ class BrokerApis:
         """Return the services of the GRPC listener."""
         return [Service(*self.grpc_calls())]
 
-    def grpc_calls(self) -> list[Served]:
+    def grpc_calls(self) -> list[ServedCall]:
         return serving.grpc_calls(self._side)
 
-    def replica_fetch(self) -> Served:
+    def replica_fetch(self) -> ServedCall:
         """Return the exchange that followers use, on connections of their own where they can."""
         return serving.grpc_call(REPLICA_FETCH, self._side)
 

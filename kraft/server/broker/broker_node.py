@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kraft.metadata.image import MetadataImage
 from kraft.model.callbacks import AsyncCallback
 from kraft.model.ids import LogDirectory
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.server.broker.apis import BrokerApis
 from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.coordinators import BrokerCoordinators
@@ -27,7 +27,7 @@ class BrokerNode:
     """The broker role of a node."""
 
     def __init__(
-        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[Served]
+        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[ServedCall]
     ) -> None:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         self._config = config

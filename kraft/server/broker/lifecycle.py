@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from typing import Final, Protocol
-from uuid import UUID
 
 import structlog
-from msgspec import Struct
 
-from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import CurrentIndex, ImageCondition, MetadataImage
-from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
-from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.model.ids import BrokerEpoch
 from kraft.model.liveness import LivenessRequest
 from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.rpc.cluster_calls import HEARTBEAT, LIVENESS_STREAM, REGISTER_BROKER
@@ -52,21 +48,6 @@ class BrokerRefused(Exception):
     """The controller refused this broker for good: one line, with the remedy."""
 
 
-class BrokerIdentity(Struct, frozen=True, kw_only=True):
-    """Identity under which a broker registers. Each process draws a new incarnation id.
-
-    `may_have_lost_records`: records that the earlier process acknowledged may not all be on the disk.
-    """
-
-    cluster_id: str
-    broker_id: BrokerId
-    incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
-    rack: str
-    directory_ids: tuple[DirectoryId, ...]
-    may_have_lost_records: bool = False
-
-
 class FollowedMetadata(Protocol):
     """The metadata of this broker."""
 
@@ -90,12 +71,13 @@ class BrokerLifecycle:
 
     def __init__(
         self,
-        identity: BrokerIdentity,
+        identity: RegisterBrokerRequest,
         controllers: ControllerClient,
         *,
         heartbeat_interval_s: float,
         session_timeout_s: float,
     ) -> None:
+        """`identity` is what this process registers as."""
         self._identity = identity
         self._controllers = controllers
         self._heartbeat_interval_s = heartbeat_interval_s
@@ -115,21 +97,11 @@ class BrokerLifecycle:
         The session of an earlier, killed process of this broker may not have ended yet: the broker waits for that. If
         another live process has the same id, its session does not end, and this process is refused.
         """
-        request = RegisterBrokerRequest(
-            cluster_id=self._identity.cluster_id,
-            broker_id=self._identity.broker_id,
-            incarnation_id=self._identity.incarnation_id,
-            endpoints=list(self._identity.endpoints),
-            rack=self._identity.rack,
-            directory_ids=list(self._identity.directory_ids),
-            features=list(SUPPORTED_FEATURES.values()),
-            may_have_lost_records=self._identity.may_have_lost_records,
-        )
         loop = asyncio.get_running_loop()
         refused_since: float | None = None
         while True:
             try:
-                result = await self._controllers.call(REGISTER_BROKER, request, REGISTRATION_ATTEMPT_S)
+                result = await self._controllers.call(REGISTER_BROKER, self._identity, REGISTRATION_ATTEMPT_S)
             except NoController as error:
                 log.info("registration waiting for controller", reason=str(error))
                 continue

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
 from kraft.model.callbacks import OnFailure
 from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId, TopicPartition
+from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.quorum.snapshots import SnapshotStore
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.rpc.peers import PeerConnections
 from kraft.runtime.entropy import random_uuid
-from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from kraft.server.broker.lifecycle import BrokerLifecycle
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import FencedLately
 from kraft.server.cluster.lost_leaders import LostLeaders
@@ -35,7 +37,7 @@ class BrokerMetadata:
         storage: NodeStorage,
         world: NodeWorld,
         *,
-        own_controller: Sequence[Served],
+        own_controller: Sequence[ServedCall],
         publish: Publish,
         directory_failed: OnFailure,
     ) -> None:
@@ -89,17 +91,18 @@ class BrokerMetadata:
         return self.loader.image.is_active(broker_id)
 
 
-def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> BrokerIdentity:
-    return BrokerIdentity(
+def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> RegisterBrokerRequest:
+    return RegisterBrokerRequest(
         cluster_id=storage.cluster_id,
         broker_id=config.node_id,
         incarnation_id=random_uuid(world.entropy),
-        endpoints=tuple(
+        endpoints=[
             Endpoint(listener=listener.name, host=listener.host, port=listener.port)
             for listener in config.advertised_listeners
-        ),
+        ],
         rack=config.rack,
-        directory_ids=tuple(directory.directory_id for directory in storage.directories),
+        directory_ids=[directory.directory_id for directory in storage.directories],
+        features=list(SUPPORTED_FEATURES.values()),
         # A killed process alone loses nothing, but the whole machine may have failed.
         may_have_lost_records=config.log.durability is Durability.PAGE_CACHE
         and not all(directory.closed_cleanly for directory in storage.directories),

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.rpc.call import Call, Served
+from kraft.rpc.call import Call, ServedCall
 from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.server.config.values import Voter
@@ -43,7 +43,11 @@ class ControllerClient:
     """Calls the active controller, and remembers which one it is."""
 
     def __init__(
-        self, voters: Sequence[Voter], own_id: BrokerId, connections: PeerConnections, own_controller: Sequence[Served]
+        self,
+        voters: Sequence[Voter],
+        own_id: BrokerId,
+        connections: PeerConnections,
+        own_controller: Sequence[ServedCall],
     ) -> None:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         # A combined node calls itself first.

@@ -11,11 +11,11 @@ import structlog
 
 from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, BrokerPresence, BrokerToDial
+from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, BrokerPresence
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.service_times import Newcomers
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -88,7 +88,7 @@ class BrokerWatch:
         for broker_id in self._sessions.expired(now_ms):
             await self._fence(broker_id, "no heartbeat within broker.session.timeout.ms")
 
-    async def _dial(self, absentee: BrokerToDial) -> None:
+    async def _dial(self, absentee: BrokerRegistration) -> None:
         is_refused = await self._nobody_listens(absentee.endpoints)
         if not self._presence.dialled(absentee, nobody_listens=is_refused, now_ms=self._clock.monotonic_ms()):
             if is_refused:

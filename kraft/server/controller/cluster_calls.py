@@ -22,7 +22,7 @@ from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerId
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
@@ -194,7 +194,7 @@ class ClusterCalls:
                 ends_snapshot=not chunk,
             )
 
-    def served(self) -> list[Served]:
+    def calls(self) -> list[ServedCall]:
         return [
             REGISTER_BROKER.served_by(self.register_broker),
             HEARTBEAT.served_by(self.heartbeat),

@@ -14,7 +14,7 @@ from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.service import RaftService
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.voter_resources import VoterResources
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.rpc.services import Service
 from kraft.server.apis.serving import controller_calls
 from kraft.server.apis.sides import ControllerSide
@@ -74,7 +74,7 @@ class ControllerNode:
             has_live_session=self._controller.watch.has_live_session,
             describe_quorum=self._controller.describe_quorum,
         )
-        self.calls: list[Served] = [*self._controller.cluster_calls.served(), *controller_calls(side)]
+        self.calls: list[ServedCall] = [*self._controller.cluster_calls.calls(), *controller_calls(side)]
 
     async def start(self, listen: AsyncCallback) -> None:
         """Load the latest snapshot, listen, and join the quorum. Raises MetadataUnusable and OSError."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kraft.coordinator.assignors.assignor import Partitions
+from kraft.coordinator.consumer.records import partitions_of_topics
 from kraft.coordinator.consumer.requests import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
@@ -56,7 +57,7 @@ class ConsumerGroupsHandler:
             topics=None if names is None else frozenset(names),
             topic_regex=request.subscribed_topic_regex,
             server_assignor=request.server_assignor,
-            owned=None if owned is None else _partitions(owned),
+            owned=None if owned is None else partitions_of_topics(owned),
             client_id=context.client_id,
             client_host=context.client_host,
             api_version=context.version,
@@ -150,10 +151,6 @@ class ConsumerGroupsHandler:
 
     def _require_protocol(self) -> None:
         require_groups(self._image(), "the consumer protocol")
-
-
-def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:
-    return frozenset((TopicId(topic.topic_id), partition) for topic in topics for partition in topic.partitions)
 
 
 def _by_topic(partitions: Partitions) -> Mapping[TopicId, list[int]]:

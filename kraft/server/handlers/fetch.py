@@ -30,7 +30,6 @@ PARTITIONS_AT_ONCE: Final = 500
 TURN_S_MAX: Final = 0.01
 """Time after which other tasks have their turn: one partition may give some MiB, or a thousand small batches."""
 
-
 LOOK_UP_S_MAX: Final = 30.0
 """How long the look-ups of aborted transactions of one request may take."""
 

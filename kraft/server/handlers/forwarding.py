@@ -14,7 +14,6 @@ from kraft.server.cluster.metadata_loader import MetadataLoader
 LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0
 
-
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """Timeout of requests that have none: clients wait this long for any response by default."""
 

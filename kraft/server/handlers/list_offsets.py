@@ -43,7 +43,6 @@ UNKNOWN = -1
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions looked up before other tasks have their turn: a request may name more than fit into a second."""
 
-
 LOOK_UP_S_MAX: Final = 20.0
 """Maximum time of all look-ups by time in one request; clients wait 30 s for a response."""
 

@@ -62,7 +62,6 @@ _ACKS: Final = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 TURN_S_MIN: Final = 5.0
 """An append may wait at least this long for its turn, even if the producer's timeout is shorter: disks may be slow."""
 
-
 ANSWERED_AT_ONCE: Final = 1_000
 """Results of a response that are made before other tasks have their turn."""
 

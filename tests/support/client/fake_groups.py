@@ -24,7 +24,7 @@ from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.call import Served
+from kraft.rpc.call import ServedCall
 from kraft.rpc.group_calls import FIND_COORDINATOR
 from kraft.server.apis import serving
 from kraft.server.apis.groups import GROUP_APIS
@@ -71,7 +71,7 @@ class FakeGroups:
         side: Any = SimpleNamespace(groups=handlers)
         rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]
         served = [serving.served(each.call, each, side) for each in rows if each.call]
-        self._calls: Mapping[str, Served] = {python_name(each.call.name): each for each in served}
+        self._calls: Mapping[str, ServedCall] = {python_name(each.call.name): each for each in served}
         self._apply(self._shard.loaded(self.groups, self._context()))
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kraft.model import fetch as values
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.list_offsets import READ_COMMITTED
 from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE, Room
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.fetch_sessions import (
@@ -38,7 +39,6 @@ Begin = Callable[[values.FetchRequest, Room | None], Awaitable[values.FetchRespo
 """Returns the response itself, not an awaitable, if enough records are there already."""
 
 _TOPIC_IDS_FROM: Final = 13
-_READ_COMMITTED: Final = 1
 
 WAITING_PARTITIONS_MAX: Final = 50_000
 """Maximum number of partitions of all waiting fetches; further fetches wait at most CROWDED_WAIT_MS_MAX, since a
@@ -118,7 +118,7 @@ class FetchApi:
                 for key, partition in wanted
             ],
             session=session,
-            reads_committed=request.isolation_level == _READ_COMMITTED,
+            reads_committed=request.isolation_level == READ_COMMITTED,
         )
         wait_ms = (
             min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms

@@ -20,7 +20,6 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,
     CONTROLLED_SHUTDOWN_SILENCE_MAX_S,
-    BrokerIdentity,
     BrokerLifecycle,
     BrokerRefused,
 )
@@ -31,13 +30,13 @@ from tests.support.server.fake_metadata import FollowedMetadata
 
 SESSION_S = 9.0
 HEARTBEAT_S = 2.0
-IDENTITY = BrokerIdentity(
+IDENTITY = RegisterBrokerRequest(
     cluster_id="ours",
     broker_id=BrokerId(1),
     incarnation_id=UUID(int=5),
-    endpoints=(Endpoint(listener="GRPC", host="localhost", port=9094),),
+    endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
     rack="a",
-    directory_ids=(DirectoryId(UUID(int=6)),),
+    directory_ids=[DirectoryId(UUID(int=6))],
 )
 REGISTERED = RegistrationResult(broker_epoch=BrokerEpoch(3))
 IN_SERVICE = BrokerHeartbeatResult(is_fenced=False, committed_index=40)

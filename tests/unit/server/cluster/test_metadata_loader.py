@@ -29,7 +29,7 @@ from kraft.model.follow_metadata import MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.metadata_codec import encode_records
 from kraft.rpc.peers import Unreachable
-from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused
+from kraft.server.broker.lifecycle import BrokerLifecycle, BrokerRefused
 from kraft.server.cluster.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from tests.support.cluster_images import CLUSTER, registered, registration
@@ -123,15 +123,7 @@ class Published:
 
 
 def loader_of(controllers: Controllers, published: Published) -> MetadataLoader:
-    request = registration(BROKER)
-    identity = BrokerIdentity(
-        cluster_id=CLUSTER,
-        broker_id=BROKER,
-        incarnation_id=request.incarnation_id,
-        endpoints=tuple(request.endpoints),
-        rack="",
-        directory_ids=tuple(request.directory_ids),
-    )
+    identity = registration(BROKER)
     life = BrokerLifecycle(identity, FakeControllers().as_client(), heartbeat_interval_s=2, session_timeout_s=9)
     life.registration.broker_epoch = EPOCH
     return MetadataLoader(CLUSTER, BROKER, controllers, published.publish, is_current=life.is_registered_in)
