@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from kraft.model.ids import BrokerId, LogDirectory
+
+Result = TypeVar("Result")
 
 NowMs = Callable[[], int]
 """Returns the time in milliseconds, of the clock that the parameter's name says."""
@@ -15,8 +18,10 @@ NowS = Callable[[], float]
 Callback = Callable[[], None]
 """Takes and returns nothing; the parameter's name says when it is called, or what it does."""
 
-AsyncCallback = Callable[[], Awaitable[None]]
-"""The same, awaited."""
+AsyncCall = Callable[[], Awaitable[Result]]
+"""Takes nothing, and returns its result when it is awaited."""
+
+AsyncCallback = AsyncCall[None]
 
 Condition = Callable[[], bool]
 """Returns whether something is true now; the parameter's name says what."""

@@ -6,12 +6,12 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from kraft.runtime.spare_files import Opened, SpareFiles
+from kraft.runtime.spare_files import Opened, Opens, SpareFiles
 
 _TEMPORARY_SUFFIX = ".tmp"
 
@@ -128,7 +128,7 @@ class RealDisk:
         """`spare_files` are for a process that may have no more files to open. None: an open then fails at once."""
         self._spare_files = spare_files
 
-    def _opening(self, opens: Callable[[], Opened]) -> Opened:
+    def _opening(self, opens: Opens[Opened]) -> Opened:
         return opens() if self._spare_files is None else self._spare_files.opening(opens)
 
     def open(self, path: str, create: bool) -> RealFile:

@@ -30,6 +30,10 @@ WARN_S: Final = 60.0
 nothing has failed, and to give up would take a healthy log directory offline."""
 
 
+Opens = Callable[[], Opened]
+"""Opens files. May be called again after an OSError."""
+
+
 class SpareFiles:
     """Files that are open for nothing, until one is needed. Any thread may use it."""
 
@@ -46,7 +50,7 @@ class SpareFiles:
         self._spare: list[int] = []
         self._fill()
 
-    def opening(self, opens: Callable[[], Opened]) -> Opened:
+    def opening(self, opens: Opens[Opened]) -> Opened:
         """Return what `opens` returns. It is called again if the process cannot open files: it must be repeatable.
 
         Raises its OSError if the reserve is used up, but only on the event loop, which closes connections and so must

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from kraft.client.threads.loop_thread import LoopThread, shared_loop
 
@@ -33,9 +33,13 @@ class ThreadClient(Generic[Client_co]):
         return self._thread.run(run())
 
 
+Blocking: TypeAlias = Callable[Concatenate[ThreadClient[Client], Parameters], Result]
+"""The blocking form of a method."""
+
+
 def waiting(
     method: Callable[Concatenate[Client, Parameters], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[ThreadClient[Client], Parameters], Result]:
+) -> Blocking[Client, Parameters, Result]:
     """Return the blocking form of a coroutine method."""
 
     @wraps(method)
@@ -50,7 +54,7 @@ def waiting(
 
 def on_loop(
     method: Callable[Concatenate[Client, Parameters], Result],
-) -> Callable[Concatenate[ThreadClient[Client], Parameters], Result]:
+) -> Blocking[Client, Parameters, Result]:
     """Return the blocking form of a method that is no coroutine, but belongs to the event loop."""
 
     async def called(client: Client, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

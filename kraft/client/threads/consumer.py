@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -24,6 +24,7 @@ from kraft.client.threads.client import ThreadClient, on_loop, waiting
 from kraft.client.threads.loop_thread import CallingThread
 from kraft.client.threads.ordinary_path import OrdinaryPath
 from kraft.log.format.arrow_columns import WantedColumns
+from kraft.model.callbacks import AsyncCall
 from kraft.model.ids import TopicPartition
 
 Parameters = ParamSpec("Parameters")
@@ -139,7 +140,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
             if not self._read(self._client.poll_for_iteration):
                 raise StopIteration
 
-    def _read(self, poll: Callable[[], Awaitable[Result]]) -> Result:
+    def _read(self, poll: AsyncCall[Result]) -> Result:
         """Run a poll. If the caller is interrupted, as by Ctrl-C, the next poll returns its records."""
         has_taken = is_interrupted = False
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kraft.model.callbacks import Callback
-from kraft.model.ids import BrokerId
 from kraft.server.apis.sides import Side
 from kraft.server.cluster.controller_client import ControllerClient
+from kraft.server.cluster.fenced_lately import ListedBrokers
 from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.config.values import GRPC
 from kraft.server.coordinator.internal_topic import InternalTopic
@@ -56,9 +56,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     listener: str
     """Name of the listener, whose addresses are in answers."""
 
-    listed_though_fenced: Callable[[], Iterable[BrokerId]] = tuple
-    """Brokers that were fenced a moment ago, which Kafka's clients are still told of."""
-
+    listed_though_fenced: ListedBrokers = tuple
     served_keys: Collection[ApiKey] = ()
     """Keys of all APIs of Kafka's listener: complete once their handlers are made."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from kraft.metadata.broker_configs import dynamic_configs, with_dynamic
 from kraft.metadata.image import MetadataImage
-from kraft.model.ids import LogDirectory, TopicPartition
+from kraft.model.ids import LogDirectory
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
-from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.partitions import Exists, Partitions
 from kraft.server.replica.replica_directories import ReplicaDirectories
 from kraft.server.replica.replica_storage import ReplicaStorage
 from kraft.server.upkeep.disk_space import DiskSpace
@@ -21,10 +20,7 @@ from kraft.server.upkeep.maintenance import LogMaintenanceTasks
 
 
 class BrokerLogs:
-    def __init__(
-        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, exists: Callable[[TopicPartition], bool]
-    ) -> None:
-        """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
+    def __init__(self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, exists: Exists) -> None:
         self._config = config
         closed_cleanly = [
             as_log_directory(directory.path) for directory in storage.directories if directory.closed_cleanly

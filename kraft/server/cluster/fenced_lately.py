@@ -8,6 +8,7 @@ Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
@@ -16,6 +17,10 @@ from kraft.model.ids import BrokerId
 
 LISTED_ON_MS: Final = 9_000
 """Time for which a fenced broker is listed, as in Kafka, where it is the default broker.session.timeout.ms."""
+
+
+ListedBrokers = Callable[[], Iterable[BrokerId]]
+"""Returns the fenced brokers of which Kafka's clients are still told."""
 
 
 class FencedLately:

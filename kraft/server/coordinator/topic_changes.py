@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from enum import IntEnum
 from functools import partial
@@ -23,7 +23,7 @@ from kraft.coordinator.groups.replicated import Groups, regexes_in_use, unresolv
 from kraft.coordinator.name_regex import InvalidRegex, NameRegex
 from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
-from kraft.model.callbacks import Fatal
+from kraft.model.callbacks import AsyncCall, Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.runtime.clock import Clock
@@ -203,7 +203,7 @@ def _matched(regex: NameRegex, topics: Iterable[str]) -> frozenset[str] | None:
     return frozenset(matched)
 
 
-async def _until_done(host: GroupHost, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+async def _until_done(host: GroupHost, attempt: AsyncCall[Any]) -> None:
     """Repeat the attempt until it succeeds, is refused for good, or this broker no longer coordinates."""
     while True:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from kraft.coordinator.transactions.refusals import id_error
 from kraft.coordinator.transactions.replicated import Transactions
 from kraft.metadata.image import CurrentImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
+from kraft.model.callbacks import AsyncCall
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
 from kraft.model.producer_transactions import CoordinatedPartition
@@ -51,7 +52,7 @@ class TransactionCoordinators:
         services: ShardHostServices,
         image: CurrentImage,
         markers: MarkerSender,
-        new_producer_id: Callable[[], Awaitable[ProducerId]],
+        new_producer_id: AsyncCall[ProducerId],
     ) -> None:
         """`new_producer_id` returns one that nobody else has; it raises Refusal."""
         self._markers = markers
@@ -78,7 +79,7 @@ class TransactionCoordinators:
             response = await host.decide_for_client(command, RESPONSE_S_MAX)
         return response
 
-    async def after_last(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def after_last(self, transactional_id: str, ask: AsyncCall[T]) -> T:
         """Return what `ask` returns. If it is refused because the id's last transaction is being completed, wait for
         that for a short time, and ask once more.
 

@@ -20,9 +20,12 @@ _BROKERS, _CONTROLLERS = 1, 2
 """Endpoint types: what kind of address the client connected to."""
 
 
+ControllerAmong = Callable[[Iterable[int]], int]
+"""Returns which of the brokers that clients see they are to take for the controller."""
+
+
 class DescribeClusterHandler:
-    def __init__(self, image: CurrentImage, listener: str, controller: Callable[[Iterable[int]], int]) -> None:
-        """`controller` returns the one of these brokers that clients may take for the controller."""
+    def __init__(self, image: CurrentImage, listener: str, controller: ControllerAmong) -> None:
         self._image = image
         self._listener = listener
         self._controller = controller

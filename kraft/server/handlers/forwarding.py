@@ -28,13 +28,6 @@ IsApplied = Callable[[MetadataImage, Request, Response], bool]
 """Returns whether an image shows what was decided."""
 
 
-class NoAnswer(Refusal):
-    """REQUEST_TIMED_OUT: no active controller answered within the request's timeout."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, reason)
-
-
 class Forwarder:
     def __init__(self, loader: MetadataLoader, controllers: ControllerClient) -> None:
         self._loader = loader
@@ -46,12 +39,15 @@ class Forwarder:
         return self._loader.image
 
     async def forward(self, call: Call[Request, Response], request: Request) -> Response:
-        """Return the active controller's response. Raises NoAnswer, or the Refusal that it answers with."""
+        """Return the active controller's response.
+
+        Raises REQUEST_TIMED_OUT if none answers within the request's timeout, or the Refusal that it answers with.
+        """
         try:
             timeout_ms = max(getattr(request, "timeout_ms", DEFAULT_TIMEOUT_MS), TIMEOUT_MS_MIN)
             return await self._controllers.call(call, request, min(timeout_ms / 1_000, TIMEOUT_MAX_S))
         except NoController as error:
-            raise NoAnswer(str(error)) from error
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
     async def decided(
         self, call: Call[Request, Response], request: Request, is_applied: IsApplied[Request, Response]

@@ -5,7 +5,7 @@ Topics are asked for by name, by id, or all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import Final
 
 from kraft.metadata.image import CurrentImage, MetadataImage, PartitionImage, TopicImage
@@ -15,10 +15,12 @@ from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.fenced_lately import ListedBrokers
 from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from kraft.server.handlers.describe_cluster import ControllerAmong
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest
@@ -55,15 +57,12 @@ class MetadataHandler:
         config: NodeConfig,
         listener: str,
         *,
-        controller: Callable[[Iterable[int]], int],
-        listed_though_fenced: Callable[[], Iterable[BrokerId]],
+        controller: ControllerAmong,
+        listed_though_fenced: ListedBrokers,
         known_to_lead: KnownToLead,
         internal_topics: Iterable[InternalTopic],
     ) -> None:
-        """`controller` returns the controller's id for these clients, who see these brokers.
-
-        `internal_topics` are created as they plan it.
-        """
+        """`internal_topics` are created as they plan it."""
         self._image = image
         self._controllers = controllers
         self._defaults = config.topics

@@ -5,10 +5,11 @@ changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 
 from kraft.metadata.image import CurrentImage
+from kraft.model.callbacks import AsyncCall
 from kraft.server.kafka_listener.requests import EncodedMessage
 from kraft.wire.codec import encode
 from kraft.wire.declaration import Message
@@ -38,7 +39,7 @@ class EncodedResponses:
         self._made: dict[Hashable, asyncio.Task[EncodedMessage]] = {}
         """Tasks that make responses, in the order of their last use, the oldest first. Some may still be running."""
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[EncodedMessage]]) -> EncodedMessage:
+    async def get(self, key: Hashable, make: AsyncCall[EncodedMessage]) -> EncodedMessage:
         """Return what `make` returned for `key` and the current image.
 
         Raises what `make` raised; the next call tries again.

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from kraft.model.callbacks import AsyncCall
 from kraft.rpc.identity import Identity, who_answers
 from kraft.rpc.peers import Dial, Unreachable, dial_openly
 from kraft.server.config.loading import ConfigError
@@ -67,7 +68,7 @@ async def _find(config: NodeConfig, name: str, ask: Callable[[Listener], Awaitab
         raise _error(config, name, f"which this node itself cannot reach ({error.reason})") from None
 
 
-async def _with_retries(ask: Callable[[], Awaitable[Found]]) -> Found:
+async def _with_retries(ask: AsyncCall[Found]) -> Found:
     """Ask several times: a name service or a proxy may need a moment. Raises Unreachable."""
     for _ in range(ATTEMPTS - 1):
         with suppress(Unreachable):

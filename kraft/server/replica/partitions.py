@@ -56,11 +56,14 @@ class OfflineReplica:
         return TopicIdPartition(self.topic_id, self.topic_partition.partition)
 
 
+Exists = Callable[[TopicPartition], bool]
+"""Returns True for a partition in the metadata, also if other brokers hold it."""
+
+
 class Partitions:
     """This broker's replicas, each open or offline; `find` and iteration return the open ones."""
 
-    def __init__(self, exists: Callable[[TopicPartition], bool]) -> None:
-        """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
+    def __init__(self, exists: Exists) -> None:
         self._exists = exists
         self._by_id: dict[TopicIdPartition, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.records import BrokerFenced, OperatorFenceSet
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
@@ -84,15 +83,7 @@ async def test_a_broker_registers_with_its_whole_identity_and_keeps_its_epoch() 
     await broker.register()
     assert broker.broker_epoch == 3
     (request,) = controllers.requests("register_broker")
-    assert request == RegisterBrokerRequest(
-        cluster_id="ours",
-        broker_id=BrokerId(1),
-        incarnation_id=UUID(int=5),
-        endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
-        rack="a",
-        directory_ids=[DirectoryId(UUID(int=6))],
-        features=list(SUPPORTED_FEATURES.values()),
-    )
+    assert request == IDENTITY
 
 
 async def test_a_broker_that_may_have_lost_records_says_so() -> None:
