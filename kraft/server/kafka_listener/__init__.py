@@ -1,1 +1,1 @@
-"""Listener for Kafka's protocol: connections, frames, and one file per API."""
+"""Listener for Kafka's protocol: connections, frames and fetch sessions."""

@@ -1,1 +1,1 @@
-"""One file per API: converts between Kafka's messages and the values that both kinds of listeners share."""
+"""Produce and Fetch: converts between Kafka's messages and the values that their handlers take and give."""
