@@ -38,9 +38,6 @@ _ABORTS_AT_ONCE: Final = 32
 _ONGOING: Final = "Ongoing"
 
 
-_transaction_partitions = 0
-
-
 async def new_transactional_id(admin: AdminClient, committer: str, *, timeout_ms: int | None = None) -> str:
     """Return a new transactional id whose transaction `commit_transactions` can commit under this committer.
 

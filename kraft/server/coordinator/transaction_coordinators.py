@@ -30,8 +30,6 @@ from kraft.server.replica.partition import Partition
 
 T = TypeVar("T")
 
-_MAY_NEED_ID: Final = (InitProducerId, EndTransaction, CommitTransactions)
-
 RESPONSE_S_MAX: Final = 60.0
 """Deadline of a request: above the commit timeout, which answers it first."""
 

@@ -74,11 +74,6 @@ class Ownership:
         return self._is_lost
 
     @property
-    def in_hand(self) -> Places:
-        """Partitions that the consumer may read and commit: those it owns, and those that a running step assigns."""
-        return self.owned | self._running.places if isinstance(self._running, Assign) else self.owned
-
-    @property
     def target(self) -> Places:
         """Partitions that the consumer is to own."""
         return self._target
