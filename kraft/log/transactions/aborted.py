@@ -31,10 +31,6 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
     """Below it no transaction was open when the marker was written: later entries begin at or above it."""
 
-    def overlaps(self, start: int, upper: int) -> bool:
-        """Return whether some of its offsets lie in [start, upper)."""
-        return self.last_offset >= start and self.first_offset < upper
-
     def encode(self) -> bytes:
         return _ENTRY.pack(ENTRY_VERSION, *self)
 

@@ -85,7 +85,7 @@ def test_a_look_up_finds_every_transaction_in_the_range_and_no_other(
             second.cut(Offset(cut_at))
             entries = [each for each in entries if each.last_offset < cut_at]
         found = collect_aborted([entries_of(*segment) for segment in segments], start, upper)
-        assert found == [each for each in entries if each.overlaps(start, upper)]
+        assert found == [each for each in entries if each.last_offset >= start and each.first_offset < upper]
 
 
 def behind_one_that_stays_open(count: int) -> list[AbortedTxn]:

@@ -18,15 +18,6 @@ def test_entries_come_back_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "upper", "overlaps"), [(0, 10, False), (0, 11, True), (30, 31, True), (31, 99, False), (15, 16, True)]
-)
-def test_a_transaction_overlaps_ranges_from_its_first_record_to_its_marker(
-    start: int, upper: int, overlaps: bool
-) -> None:
-    assert ENTRY.overlaps(start, upper) is overlaps
-
-
-@pytest.mark.parametrize(
     ("data", "reason"),
     [
         (ENTRY.encode()[:-1], "whole number"),
