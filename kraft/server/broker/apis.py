@@ -138,7 +138,7 @@ class BrokerApis:
             is_enabled=self._config.transaction_verification.enabled,
         )
         produce = ProduceHandler(partitions, self._waiting_appends, verification, self._awaited_replicas)
-        fetch = FetchHandler(partitions, slow_reads=self._slow_reads)
+        fetch = FetchHandler(partitions, self._slow_reads)
         return RecordHandlers(
             produce=produce,
             fetch=fetch,

@@ -40,8 +40,8 @@ class ApiVersionsHandler:
     def _advertised(self) -> tuple[ApiVersion, ...]:
         return advertised(self._keys)
 
-    async def handle(self, request: ApiVersionsRequest, call: RequestContext) -> ApiVersionsResponse:
-        if call.version >= _NAMED_FROM and not _is_named(request):
+    async def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        if context.version >= _NAMED_FROM and not _is_named(request):
             raise Refusal(ErrorCode.INVALID_REQUEST, "the client's software name or version is malformed")
         described = self._describe_features()
         features = [each for each in described.features if each.max_level > 0]

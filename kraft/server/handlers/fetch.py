@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from msgspec import Struct
@@ -87,10 +86,10 @@ class _FetchUnderWay:
 
 class FetchHandler:
     def __init__(
-        self, partitions: Partitions, waiting_bytes_max: int = WAITING_BYTES_MAX, slow_reads: SlowReads | None = None
+        self, partitions: Partitions, slow_reads: SlowReads, waiting_bytes_max: int = WAITING_BYTES_MAX
     ) -> None:
         self._partitions = partitions
-        self._slow_reads = slow_reads or SlowReads(ThreadPoolExecutor(1, thread_name_prefix="slow-reads"))
+        self._slow_reads = slow_reads
         self._waiting_bytes = Budget(waiting_bytes_max)
 
     def begin(self, request: FetchRequest, room: Room | None = None) -> Awaitable[FetchResponse] | FetchResponse:

@@ -73,7 +73,7 @@ def aborted_look_up(directory: Path, scale: float) -> Work:
 
     async def work() -> None:
         with ThreadPoolExecutor(1) as thread:
-            handler = FetchHandler(broker.partitions, slow_reads=SlowReads(thread))
+            handler = FetchHandler(broker.partitions, SlowReads(thread))
             for _ in range(5):
                 for offset in (count - 1, count - 1_000, count // 2):
                     wanted = _reading(offset)

@@ -12,8 +12,8 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers import fetch_results
-from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.replicas import Broker, append_to, batch, fetched, follow, lead, settle, values_of
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 
@@ -30,7 +30,7 @@ async def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker
         append_to(partition, batch(value), 1)
     broker.sync()
     fetched(partition, 1)
-    response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+    response = await fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
     assert values(response) == [["a"]]
     (result,) = response.partitions
     assert (response.request_id, result.high_watermark, result.log_start_offset) == (7, 1, 0)
@@ -41,7 +41,7 @@ async def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_no
     partition = broker.open()
     lead(partition)
     began = asyncio.get_running_loop().time()
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
     append_to(partition, batch("a"), 1)
     broker.sync()
@@ -55,7 +55,7 @@ async def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_no
 async def test_a_wait_ends_with_an_empty_answer_that_still_tells_the_high_watermark(broker: Broker) -> None:
     committed(broker, "a")
     began = asyncio.get_running_loop().time()
-    response = await FetchHandler(broker.partitions).handle(request(asking(1), max_wait_ms=500))
+    response = await fetch_handler(broker.partitions).handle(request(asking(1), max_wait_ms=500))
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
     assert values(response) == [[]]
     assert response.partitions[0].high_watermark == 1
@@ -64,7 +64,7 @@ async def test_a_wait_ends_with_an_empty_answer_that_still_tells_the_high_waterm
 async def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> None:
     partition = committed(broker, "a")
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=len(batch("a")) + 1)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     assert not waiting.done()
     append_to(partition, batch("b"), 1)
@@ -77,7 +77,7 @@ async def test_no_more_bytes_are_waited_for_than_the_answer_may_have(broker: Bro
     began = asyncio.get_running_loop().time()
     size = len(batch("a"))
     wanted = request(asking(), max_bytes=2 * size, min_bytes=3 * size, max_wait_ms=60_000)
-    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
+    assert values(await fetch_handler(broker.partitions).handle(wanted)) == [["a", "b"]]
     assert asyncio.get_running_loop().time() == began
 
 
@@ -87,7 +87,7 @@ async def test_records_of_the_next_segment_are_not_waited_for(broker: Broker) ->
     append_to(partition, batch("c"), 1)
     broker.sync()
     began = asyncio.get_running_loop().time()
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     size = len(batch("a"))
     wanted = request(asking(), min_bytes=3 * size, max_wait_ms=60_000)
     assert values(await handler.handle(wanted)) == [["a", "b"]]
@@ -100,7 +100,7 @@ async def test_records_that_do_not_fit_into_the_response_count_as_there(broker: 
     committed(broker, "a" * 100, "b" * 100)
     committed(broker, "c" * 100, "d" * 100, number=1)
     began = asyncio.get_running_loop().time()
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     one = len(batch("a" * 100))
     wanted = request(asking(bytes_max=2 * one - 1), max_bytes=2 * one - 1, min_bytes=2 * one - 1, max_wait_ms=60_000)
     assert values(await handler.handle(wanted)) == [["a" * 100]]
@@ -121,14 +121,14 @@ async def test_offsets_without_records_count_as_none(broker: Broker, monkeypatch
     monkeypatch.setattr(emptied.replica_log, "read", lambda *_, **__: b"")
     began = asyncio.get_running_loop().time()
     wanted = request(asking(), asking(number=1), min_bytes=1_000, max_wait_ms=500)
-    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a"], []]
+    assert values(await fetch_handler(broker.partitions).handle(wanted)) == [["a"], []]
     assert asyncio.get_running_loop().time() == pytest.approx(began + 0.5)
 
 
 async def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
     committed(broker)
     began = asyncio.get_running_loop().time()
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     assert values(await handler.handle(request(asking(), max_wait_ms=60_000, min_bytes=0))) == [[]]
     assert values(await handler.handle(request(max_wait_ms=60_000))) == []
     assert asyncio.get_running_loop().time() == began
@@ -138,7 +138,7 @@ async def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: B
     committed(broker, number=0)
     for number in (1, 2):
         committed(broker, "x" * 1_000, "y" * 1_000, number=number)
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     for bytes_max in (-1, 0, 1, 500):
         partitions = [asking(number=number, bytes_max=bytes_max) for number in (0, 1, 2)]
         response = await handler.handle(request(*partitions, max_bytes=bytes_max))
@@ -150,7 +150,7 @@ async def test_the_bound_of_a_partition_and_that_of_the_request_hold_both(broker
     for number in (0, 1, 2):
         committed(broker, "a", "b", "c", number=number)
     partitions = [asking(number=number, bytes_max=2 * size) for number in (0, 1, 2)]
-    response = await FetchHandler(broker.partitions).handle(request(*partitions, max_bytes=3 * size))
+    response = await fetch_handler(broker.partitions).handle(request(*partitions, max_bytes=3 * size))
     assert values(response) == [["a", "b"], ["a"], []]
 
 
@@ -160,17 +160,17 @@ async def test_an_answer_never_outgrows_what_one_message_may_hold(
     monkeypatch.setattr(fetch_module, "RESPONSE_BYTES_MAX", 3 * len(batch("a")))
     committed(broker, "a", "b", "c", "d", "e")
     greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1)
-    assert values(await FetchHandler(broker.partitions).handle(greedy)) == [["a", "b", "c"]]
+    assert values(await fetch_handler(broker.partitions).handle(greedy)) == [["a", "b", "c"]]
     greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1, min_bytes=2**31 - 1, max_wait_ms=60_000)
     began = asyncio.get_running_loop().time()
-    await FetchHandler(broker.partitions).handle(greedy)
+    await fetch_handler(broker.partitions).handle(greedy)
     assert asyncio.get_running_loop().time() == began, "more than fits is not waited for"
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
 async def test_an_offset_outside_the_log_is_refused_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
     committed(broker, "a")
-    response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
+    response = await fetch_handler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
     assert codes(response) == [code]
     assert response.partitions[0].log_start_offset == 0
 
@@ -183,7 +183,7 @@ def corrupt_last_byte(partition: Partition) -> None:
 async def test_corrupt_bytes_are_not_returned_and_their_replica_is_reported(broker: Broker) -> None:
     partition = committed(broker, "a", "b")
     corrupt_last_byte(partition)
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     (first,) = (await handler.handle(request(asking(bytes_max=1)))).partitions
     assert (first.error_code, values_of(first.records)) == (ErrorCode.NONE, ["a"])
     response = await handler.handle(request(asking(1), max_wait_ms=60_000))
@@ -198,7 +198,7 @@ async def test_a_log_that_cannot_be_read_fails_its_directory(broker: Broker, mon
         raise OSError("input/output error")
 
     monkeypatch.setattr(partition.log._files.active.file, "read_at", fail, raising=False)
-    response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+    response = await fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
     assert (codes(response), values(response)) == ([ErrorCode.KAFKA_STORAGE_ERROR], [[]])
     assert len(broker.failures) == 1
 
@@ -207,7 +207,7 @@ async def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_e
     partition = broker.open()
     lead(partition)
     append_to(partition, batch("a", "b"), 1)
-    response = await FetchHandler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
+    response = await fetch_handler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
     assert (codes(response), values(response)) == ([ErrorCode.NONE], [[]])
 
 
@@ -222,13 +222,13 @@ async def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_e
 )
 async def test_a_consumer_is_fenced_by_the_leader_epoch_it_knows(broker: Broker, epoch: int, code: ErrorCode) -> None:
     lead(broker.open(), epoch=3)
-    assert codes(await FetchHandler(broker.partitions).handle(request(asking(epoch=epoch)))) == [code]
+    assert codes(await fetch_handler(broker.partitions).handle(request(asking(epoch=epoch)))) == [code]
 
 
 async def test_a_consumer_that_waits_at_a_leader_that_is_demoted_is_sent_to_the_next_one(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
     follow(partition, leader=2, epoch=1)
     response = await waiting
@@ -238,7 +238,7 @@ async def test_a_consumer_that_waits_at_a_leader_that_is_demoted_is_sent_to_the_
 
 async def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(broker: Broker) -> None:
     partition = committed(broker)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
     broker.partitions.remove(partition)
     partition.retire()
@@ -248,7 +248,7 @@ async def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(brok
 async def test_a_consumer_that_waits_at_a_leader_that_closes_its_log_is_refused_at_once(broker: Broker) -> None:
     partition = committed(broker)
     began = asyncio.get_running_loop().time()
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
     partition.close()
     assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -259,7 +259,7 @@ async def test_a_consumer_that_waits_at_a_leader_that_is_elected_again_is_fenced
     partition = committed(broker)
     began = asyncio.get_running_loop().time()
     wanted = request(asking(epoch=partition.leader_epoch), max_wait_ms=60_000)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     lead(partition, replicas=(1,), epoch=partition.leader_epoch + 1)
     assert codes(await waiting) == [ErrorCode.FENCED_LEADER_EPOCH]
@@ -268,7 +268,7 @@ async def test_a_consumer_that_waits_at_a_leader_that_is_elected_again_is_fenced
 
 async def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_waiting(broker: Broker) -> None:
     committed(broker, "a")
-    response = await FetchHandler(broker.partitions).handle(
+    response = await fetch_handler(broker.partitions).handle(
         request(asking(), asking(number=9), max_wait_ms=60_000, min_bytes=1 << 20)
     )
     assert codes(response) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -277,7 +277,7 @@ async def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_wa
 
 async def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> None:
     partition = committed(broker)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
     waiting.cancel()
     await settle()
@@ -286,7 +286,7 @@ async def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> Non
 
 async def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Broker) -> None:
     committed(broker, "a")
-    reading = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(*[asking()] * 2_000)))
+    reading = asyncio.ensure_future(fetch_handler(broker.partitions).handle(request(*[asking()] * 2_000)))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0)
@@ -299,7 +299,7 @@ async def test_others_have_their_turn_while_much_is_read(broker: Broker, monkeyp
     for number in range(5):
         committed(broker, "a", number=number)
     monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
-    begun = FetchHandler(broker.partitions).begin(request(*[asking(number=number) for number in range(5)]))
+    begun = fetch_handler(broker.partitions).begin(request(*[asking(number=number) for number in range(5)]))
     assert isinstance(begun, Awaitable)
     reading = asyncio.ensure_future(begun)
     turns = 0
@@ -316,7 +316,7 @@ async def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, m
         committed(broker, number=number)
     monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
     wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000)
-    begun = FetchHandler(broker.partitions).begin(wanted)
+    begun = fetch_handler(broker.partitions).begin(wanted)
     assert isinstance(begun, Awaitable)
     reading = asyncio.ensure_future(begun)
     await asyncio.sleep(0)
@@ -337,17 +337,17 @@ async def test_a_fetch_waits_for_no_more_than_one_read_can_return(
     for offset, expected in ((0, ["a", "b", "c"]), (3, ["d", "e"])):
         wait_ms = 60_000 if offset == 0 else 0
         wanted = request(asking(offset, bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms)
-        assert values(await FetchHandler(broker.partitions).handle(wanted)) == [expected]
+        assert values(await fetch_handler(broker.partitions).handle(wanted)) == [expected]
     monkeypatch.setattr(segment, "READ_BYTES_MAX", 2 * len(batch("a")))
     monkeypatch.setattr(fetch_results, "READ_BYTES_MAX", 2 * len(batch("a")))
     wanted = request(asking(bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=60_000)
-    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
+    assert values(await fetch_handler(broker.partitions).handle(wanted)) == [["a", "b"]]
     assert asyncio.get_running_loop().time() == began
 
 
 async def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> None:
     committed(broker, "a")
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     for wanted in (request(asking(), max_wait_ms=60_000), request(asking(1), max_wait_ms=0)):
         assert isinstance(handler.begin(wanted), FetchResponse)
     assert isinstance(handler.begin(request(asking(1_000), max_wait_ms=60_000)), FetchResponse), "an error to tell"
@@ -362,7 +362,7 @@ async def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> Non
 async def test_records_committed_between_reading_and_waiting_are_not_missed(broker: Broker) -> None:
     partition = committed(broker, "a")
     began = asyncio.get_running_loop().time()
-    begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
+    begun = fetch_handler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
     append_to(partition, batch("b"), 1)
     broker.sync()
     assert isinstance(begun, Awaitable)

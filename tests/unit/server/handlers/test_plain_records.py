@@ -20,9 +20,9 @@ from kraft.model.plain_records import (
 )
 from kraft.model.produce import ProducePartitionResult
 from kraft.server.handlers import plain_records
-from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler
 from kraft.server.loop.slow_reads import SlowReads
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import (
     WALL_MS,
@@ -56,7 +56,7 @@ def fetch(broker: Broker, offset: int = 0, max_bytes: int = 1 << 20) -> FetchRec
 
 
 def _handler(broker: Broker) -> PlainRecordsHandler:
-    produce, fetch = produce_handler(broker.partitions), FetchHandler(broker.partitions)
+    produce, fetch = produce_handler(broker.partitions), fetch_handler(broker.partitions)
     return PlainRecordsHandler(produce, fetch, SlowReads(InlineExecutor()), lambda: WALL_MS)
 
 

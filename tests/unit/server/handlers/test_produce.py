@@ -12,8 +12,8 @@ from kraft.model.fetch import FetchPartition, FetchRequest
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.fetch import FetchHandler
 from tests.support.log.transactional_log import transactional
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import Broker, batch, fetched, follow, lead, lead_begun, settle, values_in, values_of
 
@@ -195,7 +195,7 @@ async def test_the_last_replica_in_sync_takes_records_and_gives_them_where_the_m
     assert (await only(answer)).error_code is ErrorCode.NONE
     asked = FetchPartition(topic="orders", partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch = FetchRequest(request_id=8, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, partitions=[asked])
-    (read,) = (await FetchHandler(broker.partitions).handle(fetch)).partitions
+    (read,) = (await fetch_handler(broker.partitions).handle(fetch)).partitions
     assert values_of(read.records) == ["a"]
 
 

@@ -19,11 +19,11 @@ from kraft.model.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
 from kraft.model.list_offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP
 from kraft.server.handlers import fetch
-from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.partition import Partition
 from tests.support.log.transactional_log import ABORT, COMMIT, COORDINATOR, VERIFIED, transactional
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.offset_lookups import answers
 from tests.support.server.replicas import (
     Broker,
@@ -70,7 +70,7 @@ async def test_a_fetch_of_committed_records_ends_at_the_last_stable_offset(broke
     write(broker, partition, batch("a"))
     write(broker, partition, transactional(7, 0, "b"))
     write(broker, partition, batch("c"))
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     (result,) = (await handler.handle(committed_only(request(asking())))).partitions
     assert (values_of(result.records), result.last_stable_offset, result.high_watermark) == (["a"], 1, 3)
     (result,) = (await handler.handle(request(asking()))).partitions
@@ -83,7 +83,7 @@ async def test_a_consumer_of_committed_records_is_woken_by_the_replicated_marker
     write(broker, partition, transactional(7, 0, "a"))
     fetched(partition, 1)
     wanted = committed_only(request(asking(), max_wait_ms=60_000))
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     write(broker, partition, marker(COMMIT), COORDINATOR)
     await settle()
@@ -98,7 +98,7 @@ async def test_the_aborted_transactions_among_the_records_are_named(broker: Brok
     for number, kind in enumerate((COMMIT, ABORT, ABORT)):
         write(broker, partition, transactional(7, number, str(number)))
         write(broker, partition, marker(kind), COORDINATOR)
-    handler = FetchHandler(broker.partitions)
+    handler = fetch_handler(broker.partitions)
     (result,) = (await handler.handle(committed_only(request(asking())))).partitions
     assert [each.first_offset for each in result.aborted] == [2, 4]
     (result,) = (await handler.handle(committed_only(request(asking(bytes_max=1))))).partitions
@@ -117,7 +117,7 @@ async def test_a_lost_index_is_an_error_of_the_partition_not_a_committed_record(
     directory = partition.log.directory
     (index,) = [name for name in broker.disk.list(directory) if name.endswith(".txnindex")]
     broker.disk.remove(f"{directory}/{index}")
-    (result,) = (await FetchHandler(broker.partitions).handle(committed_only(request(asking())))).partitions
+    (result,) = (await fetch_handler(broker.partitions).handle(committed_only(request(asking())))).partitions
     assert (result.error_code, result.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
     assert len(broker.failures) == 1
 
@@ -138,7 +138,7 @@ async def test_a_new_leader_knows_what_it_has_copied_but_not_what_is_not_replica
     assert partition.last_stable_offset == 0
     fetched(partition, 3)
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
-    (result,) = (await FetchHandler(broker.partitions).handle(committed_only(request(asking())))).partitions
+    (result,) = (await fetch_handler(broker.partitions).handle(committed_only(request(asking())))).partitions
     assert result.aborted == [AbortedTransaction(producer_id=7, first_offset=0)]
 
 
@@ -184,7 +184,7 @@ def reading_last() -> FetchRequest:
 
 async def looking_up(broker: Broker, thread: HeldExecutor) -> asyncio.Future[FetchResponse]:
     """Begin a fetch whose look-up waits for the thread."""
-    handler = FetchHandler(broker.partitions, slow_reads=SlowReads(thread))
+    handler = fetch_handler(broker.partitions, slow_reads=SlowReads(thread))
     answer = asyncio.ensure_future(handler.handle(reading_last()))
     await settle()
     return answer
@@ -240,9 +240,9 @@ async def test_a_look_up_in_segments_that_are_gone_is_begun_again(
 async def test_a_long_look_up_for_which_there_is_no_room_or_time_returns_no_records(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = FetchHandler(broker.partitions, slow_reads=SlowReads(HeldExecutor()), waiting_bytes_max=10)
+    full = fetch_handler(broker.partitions, slow_reads=SlowReads(HeldExecutor()), waiting_bytes_max=10)
     monkeypatch.setattr(fetch, "LOOK_UP_S_MAX", 0.01)
-    late = FetchHandler(broker.partitions, slow_reads=SlowReads(HeldExecutor()))
+    late = fetch_handler(broker.partitions, slow_reads=SlowReads(HeldExecutor()))
     for handler in (full, late):
         (result,) = (await handler.handle(reading_last())).partitions
         assert (result.error_code, result.records, result.aborted) == (ErrorCode.NONE, b"", [])

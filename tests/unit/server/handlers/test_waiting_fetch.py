@@ -21,6 +21,7 @@ from kraft.server.handlers.fetch_results import FetchResults, PartitionRead, Rea
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replica_log import ReplicaLog
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.replicas import Broker, append_to, batch, follow, made, remove_directory, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
@@ -63,7 +64,7 @@ async def test_a_consumer_that_waits_in_vain_reads_every_partition_once(
         committed(broker, "a", number=number)
     reads = Reads(monkeypatch)
     wanted = request(*[asking(1, number=number) for number in range(3)], max_wait_ms=500)
-    begun = FetchHandler(broker.partitions).begin(wanted)
+    begun = fetch_handler(broker.partitions).begin(wanted)
     assert isinstance(begun, Awaitable)
     assert values(await begun) == [[], [], []]
     assert reads.counted == {0: 1, 1: 1, 2: 1}
@@ -77,7 +78,7 @@ async def test_a_consumer_that_waits_reads_again_only_what_has_changed(
     size = len(batch("a"))
     asked = [asking(number=number) for number in range(3)]
     wanted = request(*asked, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     for number, value in ((1, "a"), (0, "b"), (1, "c")):
         assert not waiting.done()
@@ -93,7 +94,7 @@ async def test_a_consumer_that_waits_for_more_does_not_read_again_what_it_has(
     partition = committed(broker, "a")
     reads = Reads(monkeypatch)
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=4 * len(batch("a")), max_bytes=1 << 21)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     for value in "bcd":
         assert not waiting.done()
@@ -108,7 +109,7 @@ async def test_waiting_fetches_keep_so_many_records_and_no_more(
 ) -> None:
     partition, size = committed(broker, "a"), len(batch("a"))
     reads = Reads(monkeypatch)
-    handler = FetchHandler(broker.partitions, waiting_bytes_max=2 * size)
+    handler = fetch_handler(broker.partitions, waiting_bytes_max=2 * size)
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
     waiting = [asyncio.ensure_future(handler.handle(wanted)) for _ in range(4)]
     await settle()
@@ -127,7 +128,7 @@ async def test_waiting_fetches_keep_so_many_records_and_no_more(
 
 async def test_a_fetch_that_drops_its_records_leaves_their_room_to_others(broker: Broker) -> None:
     partition, size = committed(broker, "a"), len(batch("a"))
-    handler = FetchHandler(broker.partitions, waiting_bytes_max=size)
+    handler = fetch_handler(broker.partitions, waiting_bytes_max=size)
     waiting = asyncio.ensure_future(handler.handle(request(asking(), max_wait_ms=500, min_bytes=1 << 20)))
     await settle()
     assert handler._waiting_bytes.held == size
@@ -140,7 +141,7 @@ async def test_a_fetch_that_drops_its_records_leaves_their_room_to_others(broker
 @pytest.mark.parametrize("waiting_bytes_max", [0, 1 << 20])
 async def test_a_wait_that_ends_in_time_gives_what_it_found(broker: Broker, waiting_bytes_max: int) -> None:
     committed(broker, "a", "b")
-    handler = FetchHandler(broker.partitions, waiting_bytes_max)
+    handler = fetch_handler(broker.partitions, waiting_bytes_max)
     waiting = asyncio.ensure_future(handler.handle(request(asking(), max_wait_ms=500, min_bytes=1 << 20)))
     await settle()
     assert handler._waiting_bytes.held == (2 * len(batch("a")) if waiting_bytes_max else 0)
@@ -158,7 +159,7 @@ async def test_small_batches_that_came_one_by_one_are_answered_at_the_limit_of_a
     monkeypatch.setattr(fetch_results, "READ_BATCHES_MAX", 3)
     partition = committed(broker, "a")
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     for value in "bc":
         await settle()
         assert not waiting.done()
@@ -169,7 +170,7 @@ async def test_small_batches_that_came_one_by_one_are_answered_at_the_limit_of_a
 async def test_what_a_consumer_has_is_dropped_when_another_leads(broker: Broker) -> None:
     partition = committed(broker, "a")
     wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     follow(partition, epoch=1)
     assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -178,7 +179,7 @@ async def test_what_a_consumer_has_is_dropped_when_another_leads(broker: Broker)
 async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
     first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
     wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     made(second, second.delete_records(1)[1])
     append(broker, first, "c")
@@ -190,7 +191,7 @@ async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> N
 async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: Broker) -> None:
     first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
     wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     made(second, second.delete_records(1)[1])
     append(broker, first, "c")
@@ -200,7 +201,7 @@ async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: 
 async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its_name(broker: Broker) -> None:
     deleted = committed(broker, "old")
     waiting = asyncio.ensure_future(
-        FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
+        fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
     )
     await settle()
     broker.partitions.remove(deleted)
@@ -219,7 +220,7 @@ async def test_what_changes_while_partitions_are_read_again_is_not_missed(
     size, loop = len(batch("a")), asyncio.get_running_loop()
     wanted = request(*[asking(number=number) for number in range(20)], max_wait_ms=60_000, min_bytes=2 * size)
     reads = Reads(monkeypatch)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     await settle()
     began = loop.time()
     append(broker, held[0], "a")
@@ -236,7 +237,7 @@ async def test_a_wait_that_is_over_ends_though_changes_go_on(broker: Broker, mon
     monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
     held = [committed(broker, "a", number=number) for number in range(3)]
     wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=0, min_bytes=1 << 20)
-    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    waiting = asyncio.ensure_future(fetch_handler(broker.partitions).handle(wanted))
     for _ in range(20):
         held[1].committed.notify()
         await asyncio.sleep(0)
@@ -265,7 +266,7 @@ async def test_without_room_no_records_are_kept_and_they_are_read_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition, unread = committed(broker, LARGE), without_room()
-    reads, handler = Reads(monkeypatch), FetchHandler(broker.partitions)
+    reads, handler = Reads(monkeypatch), fetch_handler(broker.partitions)
     waiting = begun(handler, unread, max_wait_ms=500, min_bytes=1 << 19)
     await asyncio.sleep(0.5)
     await settle()
@@ -295,7 +296,7 @@ async def test_no_more_is_read_than_there_is_room_for_and_a_batch_always(broker:
     for room_bytes, count in ((BYTES_MAX, 2), (len(batch(LARGE)) + 1, 1), (1, 1)):
         unread = UnreadResponses(BYTES_MAX)
         unread.note("who does not read", BYTES_MAX - room_bytes)
-        response = FetchHandler(broker.partitions).begin(request(asking()), Room(unread, 0))
+        response = fetch_handler(broker.partitions).begin(request(asking()), Room(unread, 0))
         assert not isinstance(response, Awaitable)
         assert values(response) == [[LARGE] * count]
 
@@ -304,7 +305,7 @@ async def test_when_no_room_comes_the_answer_has_everything_but_records(broker: 
     committed(broker, LARGE)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    response = await begun(FetchHandler(broker.partitions), without_room(), max_wait_ms=60_000)
+    response = await begun(fetch_handler(broker.partitions), without_room(), max_wait_ms=60_000)
     (result,) = response.partitions
     assert loop.time() - began == pytest.approx(5)
     assert (result.records, result.high_watermark, result.error_code) == (b"", 1, ErrorCode.NONE)
@@ -314,7 +315,7 @@ async def test_a_fetch_that_finds_no_room_again_keeps_its_deadline(broker: Broke
     committed(broker, LARGE)
     loop, unread = asyncio.get_running_loop(), without_room()
     began = loop.time()
-    waiting = begun(FetchHandler(broker.partitions), unread)
+    waiting = begun(fetch_handler(broker.partitions), unread)
     for _ in range(4):
         await asyncio.sleep(1)
         unread.note("who does not read", 0)
@@ -330,8 +331,8 @@ async def test_a_fetch_that_finds_no_room_again_keeps_its_deadline(broker: Broke
 async def test_a_response_is_counted_when_it_is_made_and_one_that_is_not_wanted_any_more_never(broker: Broker) -> None:
     committed(broker, LARGE)
     unread = without_room()
-    left = begun(FetchHandler(broker.partitions), unread)
-    waiting = begun(FetchHandler(broker.partitions), unread)
+    left = begun(fetch_handler(broker.partitions), unread)
+    waiting = begun(fetch_handler(broker.partitions), unread)
     await settle()
     left.cancel()
     unread.note("who does not read", 0)
@@ -369,7 +370,7 @@ def test_what_is_read_in_two_steps_is_what_one_read_gives(
         for number, size in appends:
             append(broker, held[number], "x" * size)
         partitions = [asking(number=number, bytes_max=partition_bytes_max) for number in range(3)]
-        handler = FetchHandler(broker.partitions, waiting_bytes_max)
+        handler = fetch_handler(broker.partitions, waiting_bytes_max)
         wanted = request(*partitions, max_wait_ms=1_000, min_bytes=bytes_max, max_bytes=bytes_max)
         waiting = asyncio.ensure_future(handler.handle(wanted))
         await settle()

@@ -11,7 +11,6 @@ import pytest
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
-from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions, SharedFetches
 from kraft.server.kafka_listener.requests import ConnectionContext
@@ -30,6 +29,7 @@ from kraft.wire.schema.fetch import (
     ReplicaState,
 )
 from tests.support.log.transactional_log import COORDINATOR, VERIFIED, transactional
+from tests.support.server.fetch_handlers import fetch_handler
 from tests.support.server.replicas import Broker, append_to, batch, follow, lead, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
@@ -75,7 +75,7 @@ class Listener:
         self.sessions = FetchSessions(lambda: next(self._numbers), sessions_max, partitions_max)
         self.waiting = Budget(waiting_max)
         self.api = FetchApi(
-            FetchHandler(broker.partitions).begin,
+            fetch_handler(broker.partitions).begin,
             leaders(),
             SharedFetches(self.sessions, self.waiting, lambda: broker.now_ms),
         )
