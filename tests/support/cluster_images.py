@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.features import (
     SUPPORTED_FEATURES,
 )
@@ -117,6 +118,10 @@ def _partition_created(topic_id: TopicId, number: int, replicas: Sequence[int], 
 
 def epoch_of(image: MetadataImage, broker_id: int) -> BrokerEpoch:
     return image.brokers[BrokerId(broker_id)].broker_epoch
+
+
+def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
+    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 def partition(image: MetadataImage, number: int = 0) -> PartitionImage:

@@ -26,7 +26,7 @@ from kraft.coordinator.transactions.volatile import TransactionsDecision, Transa
 from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import ProducerId, TopicPartition
 from kraft.model.transactions import (
     CommitTransactionsRequest,
     CommitTransactionsResponse,
@@ -112,7 +112,7 @@ class FakeTransactions:
         self.requests.append(request)
         command = EndTransaction(
             transactional_id=request.transactional_id,
-            producer=_identity(request.producer_id, request.producer_epoch),
+            producer=ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch),
             commit=request.committed,
             client_version=CLIENT_VERSION,
         )
@@ -127,7 +127,7 @@ class FakeTransactions:
         """Add a partition for a broker that a record was sent to."""
         command = AddPartitions(
             transactional_id=transactional_id,
-            producer=_identity(producer_id, epoch),
+            producer=ProducerIdAndEpoch.of(producer_id, epoch),
             partitions=frozenset({partition}),
             client_version=CLIENT_VERSION,
         )
@@ -201,7 +201,3 @@ class FakeTransactions:
             log.append_marker(pending.producer.producer_id, pending.producer.epoch, commit=pending.commit)
         self._cluster.news()
         self._decide(pending.written(pending.partitions))
-
-
-def _identity(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))

@@ -29,16 +29,12 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, ProducerId
 from kraft.model.register_broker import RegisterBrokerRequest
-from tests.support.cluster_images import CLUSTER, cluster, epoch_of, partition, registration, with_topic
+from tests.support.cluster_images import CLUSTER, cluster, epoch_of, fenced, partition, registration, with_topic
 
 
 def shut_down(image: MetadataImage, broker_id: int) -> tuple[MetadataImage, bool]:
     decision = begin_controlled_shutdown(image, BrokerId(broker_id), epoch_of(image, broker_id))
     return image.replay(decision.records), decision.response
-
-
-def fence(image: MetadataImage, broker_id: int) -> MetadataImage:
-    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 def beat(
@@ -144,7 +140,7 @@ def test_a_broker_that_fell_silent_is_fenced_and_its_partitions_move() -> None:
 def test_fencing_or_unfencing_twice_changes_nothing_more() -> None:
     image = cluster(1)
     assert unfence_broker(image, BrokerId(1), BrokerEpoch(1)).records == []
-    assert fence_broker(fence(image, 1), BrokerId(1), BrokerEpoch(1)).records == []
+    assert fence_broker(fenced(image, 1), BrokerId(1), BrokerEpoch(1)).records == []
 
 
 @pytest.mark.parametrize("decide", [fence_broker, unfence_broker, begin_controlled_shutdown])
@@ -183,7 +179,7 @@ def test_what_only_the_stopping_broker_holds_waits_for_its_return() -> None:
 
 
 def test_a_heartbeat_unfences_a_broker_once_it_has_caught_up() -> None:
-    image = fence(cluster(1), 1)
+    image = fenced(cluster(1), 1)
     behind = heartbeat(image, beat(image, 1, index=9), caught_up_from_index=10, committed_index=12)
     assert (behind.records, behind.response.is_fenced, behind.response.committed_index) == ([], True, 12)
     caught_up = heartbeat(image, beat(image, 1, index=10), caught_up_from_index=10, committed_index=12)

@@ -15,7 +15,7 @@ from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId, TopicId
 from kraft.model.partitions import ElectionType
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
-from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, fenced, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 UNCLEAN = broker_defaults({"unclean.leader.election.enable": "true"})
@@ -34,10 +34,6 @@ def results(decision: Decision[ElectLeadersResponse]) -> list[tuple[str, Partiti
 
 def codes(decision: Decision[ElectLeadersResponse]) -> dict[str, str]:
     return {f"{topic}-{each.partition_id}": error_code(each.error_code).name for topic, each in results(decision)}
-
-
-def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
-    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 def dead_for_good(image: MetadataImage, broker_id: int) -> MetadataImage:

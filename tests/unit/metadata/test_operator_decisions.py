@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.metadata.broker_decisions import fence_broker, register_broker, unfence_broker
+from kraft.metadata.broker_decisions import register_broker, unfence_broker
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
@@ -20,6 +20,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster_images import cluster, epoch_of, partition, registration, with_topic
+from tests.support.cluster_images import fenced as fenced_as_dead
 
 
 def fencing(broker_id: int, *, force: bool = False) -> FenceBrokerRequest:
@@ -36,10 +37,6 @@ def unregistering(broker_id: int) -> UnregisterBrokerRequest:
 
 def fenced(image: MetadataImage, broker_id: int, *, force: bool = False) -> MetadataImage:
     return image.replay(fence_by_operator(image, fencing(broker_id, force=force)).records)
-
-
-def gone(image: MetadataImage, broker_id: int) -> MetadataImage:
-    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 # --- fencing ---
@@ -108,7 +105,7 @@ def test_a_refusal_on_an_earlier_version_says_how_to_enable_fencing() -> None:
 
 
 def test_a_broker_that_comes_back_after_all_registers_as_a_new_one() -> None:
-    image = gone(cluster(1, 2), 2)
+    image = fenced_as_dead(cluster(1, 2), 2)
     image = image.replay(unregister_broker(image, unregistering(2), session_is_alive=False).records)
     image = image.replay(register_broker(image, registration(2), session_is_alive=False).records)
     assert (image.brokers[BrokerId(2)].broker_epoch, image.brokers[BrokerId(2)].fenced) == (3, True)
@@ -116,7 +113,7 @@ def test_a_broker_that_comes_back_after_all_registers_as_a_new_one() -> None:
 
 def test_a_broker_that_runs_is_not_forgotten() -> None:
     image = cluster(1, 2)
-    for session_is_alive, each in ((False, image), (True, gone(image, 2))):
+    for session_is_alive, each in ((False, image), (True, fenced_as_dead(image, 2))):
         with pytest.raises(
             Refusal, match="broker 2 is running, or was killed and its session has not expired yet: stop it, or retry"
         ):
@@ -124,6 +121,6 @@ def test_a_broker_that_runs_is_not_forgotten() -> None:
 
 
 def test_a_broker_that_holds_replicas_is_not_forgotten() -> None:
-    image = gone(with_topic(cluster(1, 2), [1, 2], [2]), 2)
+    image = fenced_as_dead(with_topic(cluster(1, 2), [1, 2], [2]), 2)
     with pytest.raises(Refusal, match=r"replicas of 2 partitions \(orders-0, orders-1\): move them"):
         unregister_broker(image, unregistering(2), session_is_alive=False)

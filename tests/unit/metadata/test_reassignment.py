@@ -35,7 +35,7 @@ from kraft.wire.schema.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, fenced, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 
@@ -101,10 +101,6 @@ def propose(image: MetadataImage, *isr: int) -> Decision[AlterPartitionResult]:
 
 def in_sync(image: MetadataImage, *isr: int) -> MetadataImage:
     return image.replay(propose(image, *isr).records)
-
-
-def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
-    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 def layout(image: MetadataImage) -> tuple[list[int], list[int], list[int], list[int]]:

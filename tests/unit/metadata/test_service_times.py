@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerShuttingDown, BrokerUnfenced
 from kraft.metadata.service_times import SETTLED_AFTER_MS, ServiceTimes
 from kraft.model.ids import BrokerEpoch, BrokerId
-from tests.support.cluster_images import cluster, epoch_of, registered
+from tests.support.cluster_images import cluster, epoch_of, fenced, registered
 
 TWO = BrokerId(2)
-
-
-def fenced(image: MetadataImage, broker_id: int = 2) -> MetadataImage:
-    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
 
 
 def unfenced(image: MetadataImage) -> MetadataImage:
@@ -32,7 +27,7 @@ def test_brokers_that_are_in_service_at_the_first_look_are_no_newcomers() -> Non
 
 def test_a_broker_that_comes_back_is_a_newcomer_until_its_clients_are_back() -> None:
     image = cluster(1, 2)
-    times = seen(image, fenced(image), unfenced(fenced(image)))
+    times = seen(image, fenced(image, 2), unfenced(fenced(image, 2)))
     assert times.newcomers(200) == times.newcomers(200 + SETTLED_AFTER_MS - 1) == {TWO}
     assert times.newcomers(200 + SETTLED_AFTER_MS) == set()
 
@@ -45,13 +40,13 @@ def test_a_process_that_was_replaced_between_two_looks_is_a_newcomer() -> None:
 
 def test_neither_a_broker_that_is_fenced_nor_one_that_shuts_down_is_a_newcomer() -> None:
     image = cluster(1, 2)
-    back = unfenced(fenced(image))
+    back = unfenced(fenced(image, 2))
     stopping = back.replay([BrokerShuttingDown(broker_id=TWO, broker_epoch=epoch_of(back, 2))])
-    for after in (fenced(back), stopping):
-        assert seen(image, fenced(image), back, after).newcomers(300) == set()
+    for after in (fenced(back, 2), stopping):
+        assert seen(image, fenced(image, 2), back, after).newcomers(300) == set()
 
 
 def test_a_change_of_another_broker_makes_nobody_a_newcomer_again() -> None:
     image = cluster(1, 2, 3)
-    back = unfenced(fenced(image))
-    assert seen(image, fenced(image), back, fenced(back, 3)).newcomers(200 + SETTLED_AFTER_MS) == set()
+    back = unfenced(fenced(image, 2))
+    assert seen(image, fenced(image, 2), back, fenced(back, 3)).newcomers(200 + SETTLED_AFTER_MS) == set()

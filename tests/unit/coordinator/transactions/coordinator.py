@@ -29,7 +29,7 @@ from kraft.coordinator.transactions.volatile import TransactionsDecision, Transa
 from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import ProducerId, TopicPartition
 from kraft.model.transactions import CommitTransactionsResponse
 from tests.unit.coordinator.consumer.coordinator import image_of
 
@@ -39,12 +39,10 @@ ID = "payments"
 TIMEOUT_MS = 60_000
 FIRST_PRODUCER_ID = 1_000
 EXHAUSTED = EPOCH_MAX - 1
+identity = ProducerIdAndEpoch.of
+
 ORDERS = TopicPartition("orders", 0)
 PARCELS = TopicPartition("parcels", 3)
-
-
-def identity(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 class Coordinator:

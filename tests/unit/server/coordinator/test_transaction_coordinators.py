@@ -7,21 +7,16 @@ import pytest
 
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, TransactionState
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId
 from tests.support.server.replicas import follow, settle
 from tests.unit.server.coordinator.transacting import FIRST_PRODUCER_ID, ID, Transacting, orders
 
 
-def identity(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
-
-
 async def test_the_first_producer_of_an_id_gets_a_new_producer_id_and_the_next_one_fences_it(tmp_path: Path) -> None:
     async with Transacting(tmp_path) as broker:
-        assert await broker.init() == identity(FIRST_PRODUCER_ID, 0)
-        assert await broker.init() == identity(FIRST_PRODUCER_ID, 1)
-        assert await broker.init("refunds") == identity(FIRST_PRODUCER_ID + 1, 0)
-        assert await broker.end(identity(FIRST_PRODUCER_ID, 0)) is ErrorCode.PRODUCER_FENCED
+        assert await broker.init() == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 0)
+        assert await broker.init() == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 1)
+        assert await broker.init("refunds") == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID + 1, 0)
+        assert await broker.end(ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 0)) is ErrorCode.PRODUCER_FENCED
 
 
 async def test_two_producers_that_ask_at_once_get_one_producer_id_and_two_epochs(tmp_path: Path) -> None:
@@ -44,7 +39,7 @@ async def test_a_producer_retries_while_the_controller_gives_no_producer_ids(tmp
         broker.ids_refusal = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not now")
         assert await broker.init() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         broker.ids_refusal = None
-        assert await broker.init() == identity(FIRST_PRODUCER_ID, 0)
+        assert await broker.init() == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 0)
 
 
 async def test_a_producer_whose_epochs_are_used_up_gets_another_producer_id_with_the_end(tmp_path: Path) -> None:
@@ -54,13 +49,13 @@ async def test_a_producer_whose_epochs_are_used_up_gets_another_producer_id_with
             producer = await broker.end(producer)
             await broker.until_state(TransactionState.COMPLETE_COMMIT)
             await broker.add(producer, orders(0))
-        assert producer == identity(FIRST_PRODUCER_ID, 3)
+        assert producer == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 3)
         # The epochs between are left out.
         broker.exhaust_epochs()
         await broker.lead(epoch=2)
-        await broker.add(identity(FIRST_PRODUCER_ID, EPOCH_MAX - 1), orders(0))
-        after = await broker.end(identity(FIRST_PRODUCER_ID, EPOCH_MAX - 1))
-        assert after == identity(FIRST_PRODUCER_ID + 1, 0)
+        await broker.add(ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, EPOCH_MAX - 1), orders(0))
+        after = await broker.end(ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, EPOCH_MAX - 1))
+        assert after == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID + 1, 0)
 
 
 async def test_without_the_topic_and_without_the_lead_there_is_no_coordinator(tmp_path: Path) -> None:
@@ -95,7 +90,7 @@ async def test_what_is_not_committed_is_not_shown(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         assert [set(each.transactions.by_id) for each in broker.coordinators.all_committed()] == [{ID}]
         broker.catch_up()
-        assert await asked == identity(FIRST_PRODUCER_ID + 1, 0)
+        assert await asked == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID + 1, 0)
         assert [set(each.transactions.by_id) for each in broker.coordinators.all_committed()] == [{ID, "refunds"}]
 
 
@@ -129,7 +124,7 @@ async def test_a_stopping_broker_answers_what_is_decided_and_refuses_the_rest(tm
         await settle()
         assert await broker.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
         broker.catch_up()
-        assert await ended == identity(FIRST_PRODUCER_ID, 1)
+        assert await ended == ProducerIdAndEpoch.of(FIRST_PRODUCER_ID, 1)
         await drained
 
 
