@@ -30,11 +30,7 @@ class GroupWatch:
     """Looks at a group while a block waits for partitions; says each reason once."""
 
     def __init__(
-        self,
-        group_id: str,
-        describe: Callable[[], GroupDescription],
-        is_waiting: Condition,
-        say: Say = say,
+        self, group_id: str, describe: Callable[[], GroupDescription], is_waiting: Condition, say: Say = say
     ) -> None:
         """`describe` may raise any error. All callables are called in another thread."""
         self._group_id = group_id

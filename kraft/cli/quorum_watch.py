@@ -93,11 +93,7 @@ class QuorumWatch:
 
 @contextmanager
 def quorum_watch(
-    bootstrap_server: str,
-    say: Say = say,
-    is_waiting: Condition = lambda: True,
-    *,
-    every_s_max: float | None = None,
+    bootstrap_server: str, say: Say = say, is_waiting: Condition = lambda: True, *, every_s_max: float | None = None
 ) -> Iterator[None]:
     """Watch the quorum while the block runs, by asking the brokers at these addresses."""
     # One client for all looks: each client warns of brokers that do not answer.

@@ -40,10 +40,7 @@ NO_ELIGIBLE = Eligible()
 
 
 def minimum_isr(
-    image: MetadataImage,
-    configs: Mapping[str, str],
-    replicas: Sequence[BrokerId],
-    defaults: TopicConfig,
+    image: MetadataImage, configs: Mapping[str, str], replicas: Sequence[BrokerId], defaults: TopicConfig
 ) -> int:
     """Return the size of the ISR below which nothing is committed, for a topic with these configs.
 

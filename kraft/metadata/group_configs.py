@@ -43,13 +43,7 @@ class GroupConfigKey:
 
 
 def group_key(
-    key: str,
-    documentation: str,
-    *,
-    default: int,
-    bounds: tuple[int, int],
-    read: Reader[int],
-    broker_documentation: str,
+    key: str, documentation: str, *, default: int, bounds: tuple[int, int], read: Reader[int], broker_documentation: str
 ) -> int:
     """Declare the field of GroupConfig for a key. `read` reads the brokers' keys: their defaults are the other values.
 

@@ -344,10 +344,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._receive_for_election(engine, peer, message)
 
     def _receive_for_election(
-        self,
-        engine: EngineFacts,
-        peer: int,
-        message: PreVoteRequest | PreVoteResponse | VoteRequest | VoteResponse,
+        self, engine: EngineFacts, peer: int, message: PreVoteRequest | PreVoteResponse | VoteRequest | VoteResponse
     ) -> None:
         match message:
             case PreVoteRequest():

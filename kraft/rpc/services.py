@@ -153,9 +153,7 @@ def _streaming(stream: ServerStream[Request, Response], handler: ServerStreamHan
 
 
 def _in_order(
-    stream: Stream[Request, Response],
-    handler: StreamHandler[Request, Response],
-    in_progress: RequestsInProgress,
+    stream: Stream[Request, Response], handler: StreamHandler[Request, Response], in_progress: RequestsInProgress
 ) -> Any:
     async def answer(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async for response in in_order(read_values(messages, stream.request), handler, context, in_progress):
@@ -165,9 +163,7 @@ def _in_order(
 
 
 def _exchanging(
-    exchange: Exchange[Request, Response],
-    handler: ExchangeHandler[Request, Response],
-    in_progress: RequestsInProgress,
+    exchange: Exchange[Request, Response], handler: ExchangeHandler[Request, Response], in_progress: RequestsInProgress
 ) -> Any:
     async def answer(frames: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async for make in as_ready(read_values(frames, exchange.request), handler, context, in_progress):

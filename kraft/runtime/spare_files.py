@@ -38,10 +38,7 @@ class SpareFiles:
     """Files that are open for nothing, until one is needed. Any thread may use it."""
 
     def __init__(
-        self,
-        count: int = SPARE_FILES,
-        sleep: Callable[[float], None] = time.sleep,
-        monotonic_s: NowS = time.monotonic,
+        self, count: int = SPARE_FILES, sleep: Callable[[float], None] = time.sleep, monotonic_s: NowS = time.monotonic
     ) -> None:
         self._count = count
         self._sleep = sleep

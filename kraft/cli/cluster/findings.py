@@ -159,9 +159,7 @@ def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:
     return Finding(severity=Severity.WARNING, subject="broker", what=f"broker {broker.broker_id} {what}", remedy=remedy)
 
 
-def _of_directories(
-    directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError],
-) -> Iterator[Finding]:
+def _of_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]) -> Iterator[Finding]:
     for broker_id, outcome in sorted(directories.items()):
         for each in () if isinstance(outcome, KraftError) else outcome:
             if each.error_code:

@@ -207,11 +207,7 @@ class AdminCalls:
     # --- to coordinators and leaders --------------------------------------------------------------------------
 
     async def of_each(
-        self,
-        coordinators: Coordinators,
-        ids: Iterable[str],
-        deadline_ms: int,
-        ask: Callable[[str], Awaitable[Item]],
+        self, coordinators: Coordinators, ids: Iterable[str], deadline_ms: int, ask: Callable[[str], Awaitable[Item]]
     ) -> dict[str, Item | Refusal]:
         """Return the result or the Refusal of each id that these coordinators have. Raises Unreachable."""
 

@@ -57,12 +57,7 @@ class OwnGroup:
     """The group of one consumer. A consumer that is assigned partitions uses it for commits alone."""
 
     def __init__(
-        self,
-        group_id: str,
-        settings: ConsumerSettings,
-        network: Network,
-        output: RecordOutput,
-        progress: Progress,
+        self, group_id: str, settings: ConsumerSettings, network: Network, output: RecordOutput, progress: Progress
     ) -> None:
         self._group_id = group_id
         self._settings = settings

@@ -439,10 +439,7 @@ class Producer:
         return future
 
     def _records(
-        self,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
-        timestamps_ms: Sequence[int] | None,
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, timestamps_ms: Sequence[int] | None
     ) -> ColumnRecords:
         for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms)):
             if column is not None and len(column) != len(values):

@@ -38,12 +38,7 @@ class RecordDeletion:
     """Sends DeleteRecords to the leaders. A retry is harmless: below the log start there is nothing to delete."""
 
     def __init__(
-        self,
-        connections: Connections,
-        metadata: MetadataCache,
-        backoff: Backoff,
-        clock: Clock,
-        request_timeout_ms: int,
+        self, connections: Connections, metadata: MetadataCache, backoff: Backoff, clock: Clock, request_timeout_ms: int
     ) -> None:
         self._connections = connections
         self._metadata = metadata

@@ -93,12 +93,7 @@ class AnyBroker:
         return sorted(addresses, key=lambda address: address in self._silent or address == hanging)
 
     async def call(
-        self,
-        ask: Ask[Answer],
-        timeout_ms: int,
-        attempt_ms: int = ATTEMPT_MAX_MS,
-        *,
-        hanging: str = "",
+        self, ask: Ask[Answer], timeout_ms: int, attempt_ms: int = ATTEMPT_MAX_MS, *, hanging: str = ""
     ) -> Answer:
         """Return the first answer. One that is `hanging` is asked last.
 
@@ -115,13 +110,7 @@ class AnyBroker:
             told.cancel()
 
     async def _first_answer(
-        self,
-        ask: Ask[Answer],
-        began_ms: int,
-        timeout_ms: int,
-        attempt_ms: int,
-        hanging: str,
-        reasons: dict[str, str],
+        self, ask: Ask[Answer], began_ms: int, timeout_ms: int, attempt_ms: int, hanging: str, reasons: dict[str, str]
     ) -> Answer:
         """Do what `call` says; `reasons` gets for each address why it has not answered."""
         deadline_ms = began_ms + timeout_ms

@@ -52,9 +52,7 @@ def waiting(
     return wait
 
 
-def on_loop(
-    method: Callable[Concatenate[Client, Parameters], Result],
-) -> Blocking[Client, Parameters, Result]:
+def on_loop(method: Callable[Concatenate[Client, Parameters], Result]) -> Blocking[Client, Parameters, Result]:
     """Return the blocking form of a method that is no coroutine, but belongs to the event loop."""
 
     async def called(client: Client, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

@@ -173,9 +173,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
     consumed = on_loop(AsyncConsumer.consumed)
 
     def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-        on_done: Done | None = None,
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, on_done: Done | None = None
     ) -> None:
         """Commit in the background, after earlier commits.
 

@@ -17,10 +17,7 @@ from kraft.wire.schema.offset_delete import OffsetDeleteRequestPartition
 
 
 def delete(
-    offsets: CommittedOffsets,
-    group: str,
-    facts: GroupFacts,
-    topics: Sequence[FoundTopic[OffsetDeleteRequestPartition]],
+    offsets: CommittedOffsets, group: str, facts: GroupFacts, topics: Sequence[FoundTopic[OffsetDeleteRequestPartition]]
 ) -> DecidedOffsets:
     """OffsetDelete: delete the group's offsets of these partitions, and those of open transactions.
 

@@ -89,12 +89,7 @@ def verify_partition(
 
 class _DirectoryCheck:
     def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        decode_records: bool,
-        was_closed: bool,
-        read_bytes: CountBytes,
+        self, disk: Disk, directory: str, decode_records: bool, was_closed: bool, read_bytes: CountBytes
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -332,11 +327,7 @@ class _DirectoryCheck:
                 self._fault(check.path, 0, "the file is missing: aborted records would be read as committed")
 
     def _report_mismatches(
-        self,
-        check: OffsetIndexCheck | TimeIndexCheck | AbortedIndexCheck,
-        scrubbed: ScrubbedSegment,
-        *,
-        is_last: bool,
+        self, check: OffsetIndexCheck | TimeIndexCheck | AbortedIndexCheck, scrubbed: ScrubbedSegment, *, is_last: bool
     ) -> None:
         if not check.exists:
             if not is_last:

@@ -56,9 +56,7 @@ def forwarded(
     return handler
 
 
-def decided(
-    decide: Callable[[MetadataImage, Request], Decision[Response]],
-) -> AtController[Request, Response]:
+def decided(decide: Callable[[MetadataImage, Request], Decision[Response]]) -> AtController[Request, Response]:
     """Return what makes a controller's handler that decides from the image alone."""
 
     def handler(controller: ControllerSide) -> Handler[Request, Response]:

@@ -42,11 +42,7 @@ CALL_S_MAX: Final = 5.0
 
 class BrokerTransactions:
     def __init__(
-        self,
-        services: CoordinatorServices,
-        *,
-        create_offsets_topic: Callback,
-        append_group_marker: AppendGroupMarker,
+        self, services: CoordinatorServices, *, create_offsets_topic: Callback, append_group_marker: AppendGroupMarker
     ) -> None:
         config, world, metadata, logs, waiting_appends = services
         self._config = config

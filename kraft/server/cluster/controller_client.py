@@ -125,10 +125,7 @@ class ControllerClient:
             await cancelled(pending.values())
 
     async def _call_in_turn(
-        self,
-        attempt: Attempt[Response],
-        deadline_s: float,
-        pending: dict[Voter, asyncio.Task[Response]],
+        self, attempt: Attempt[Response], deadline_s: float, pending: dict[Voter, asyncio.Task[Response]]
     ) -> Response:
         """Call the controllers in turn; `pending` has the calls without a response yet."""
         loop = asyncio.get_running_loop()

@@ -50,11 +50,7 @@ class ControllerConfig(Struct, frozen=True, kw_only=True):
 
 class QuorumController:
     def __init__(
-        self,
-        config: ControllerConfig,
-        clock: Clock,
-        *,
-        nobody_listens: NobodyListens = nobody_listens,
+        self, config: ControllerConfig, clock: Clock, *, nobody_listens: NobodyListens = nobody_listens
     ) -> None:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config

@@ -34,13 +34,7 @@ class VerifyTransaction(Protocol):
     """Asks the coordinator of a transactional id."""
 
     async def __call__(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partition: TopicPartition,
-        *,
-        adds: bool,
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition, *, adds: bool
     ) -> None:
         """Check that the producer's open transaction has the partition, or with `adds`, add it.
 

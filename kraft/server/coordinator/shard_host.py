@@ -123,10 +123,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     """One shard, from the beginning of this broker's leadership until `resign`."""
 
     def __init__(
-        self,
-        partition: Partition,
-        kind: ShardKind[Replicated, Volatile, Command, Record],
-        services: ShardHostServices,
+        self, partition: Partition, kind: ShardKind[Replicated, Volatile, Command, Record], services: ShardHostServices
     ) -> None:
         assert partition.leader is not None, "a shard runs where its partition is led"
         self.partition = partition

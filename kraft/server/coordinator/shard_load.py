@@ -178,9 +178,7 @@ class Newest:
 
 
 def replay(
-    kind: ShardKind[Replicated, Any, Any, Any],
-    records: Sequence[LoadedRecord],
-    replayed: Replayed[Replicated],
+    kind: ShardKind[Replicated, Any, Any, Any], records: Sequence[LoadedRecord], replayed: Replayed[Replicated]
 ) -> Replayed[Replicated]:
     """Replay records. Runs in a thread."""
     for each in records:

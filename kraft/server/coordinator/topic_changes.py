@@ -58,12 +58,7 @@ class _RegexesToResolve(IntEnum):
 
 class TopicChanges:
     def __init__(
-        self,
-        image: CurrentImage,
-        index: CurrentIndex,
-        clock: Clock,
-        executor: Executor,
-        fatal: Fatal,
+        self, image: CurrentImage, index: CurrentIndex, clock: Clock, executor: Executor, fatal: Fatal
     ) -> None:
         """`executor` resolves regular expressions."""
         self._image = image

@@ -35,11 +35,7 @@ class FindCoordinatorHandler:
     """Answers the clients of `listener` with that listener's addresses."""
 
     def __init__(
-        self,
-        image: CurrentImage,
-        listener: str,
-        topics: Mapping[int, InternalTopic],
-        known_to_lead: KnownToLead,
+        self, image: CurrentImage, listener: str, topics: Mapping[int, InternalTopic], known_to_lead: KnownToLead
     ) -> None:
         """`topics` have the state of each CoordinatorType, and are created when one is looked for."""
         self._image = image

@@ -91,14 +91,7 @@ Refuse = Callable[[ProducePartition, Refusal], None]
 class Rest:
     """Entries of one request, from `at` on, that are still to be appended."""
 
-    def __init__(
-        self,
-        entries: PackedEntries,
-        at: int,
-        append: Append,
-        refuse: Refuse,
-        deadline_s: float,
-    ) -> None:
+    def __init__(self, entries: PackedEntries, at: int, append: Append, refuse: Refuse, deadline_s: float) -> None:
         self.entries = entries
         self.at = at
         self.places = frozenset(islice(entries.places, at, None))
@@ -178,12 +171,7 @@ class LongProduces:
         return (wanted.topic, wanted.partition) in self._last
 
     def join(
-        self,
-        entries: Sequence[ProducePartition],
-        at: int,
-        append: Append,
-        refuse: Refuse,
-        deadline_s: float,
+        self, entries: Sequence[ProducePartition], at: int, append: Append, refuse: Refuse, deadline_s: float
     ) -> Rest:
         """Copy the entries from `at` on, to be appended in later turns.
 

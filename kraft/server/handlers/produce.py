@@ -275,11 +275,7 @@ class ProduceHandler:
         return begun
 
     def _append_in_later_turns(
-        self,
-        begun: _Begun,
-        request: ProduceRequest,
-        client: WaitingClient | None,
-        origins: Origins,
+        self, begun: _Begun, request: ProduceRequest, client: WaitingClient | None, origins: Origins
     ) -> Rest | None:
         """Append the entries that `begun` does not have in later turns, in which it gets their outcomes.
 

@@ -28,12 +28,7 @@ into the scratch buffer. Larger ones get memory of their own, so that less is co
 
 class ReceiveBuffer:
     def __init__(
-        self,
-        scratch: memoryview,
-        frame_bytes_max: int,
-        memory: ReceiveMemory,
-        large: LargeRequests,
-        granted: Callback,
+        self, scratch: memoryview, frame_bytes_max: int, memory: ReceiveMemory, large: LargeRequests, granted: Callback
     ) -> None:
         """Set up an empty buffer.
 

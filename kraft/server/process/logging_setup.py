@@ -25,11 +25,7 @@ _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
 
 
 def configure(
-    settings: LoggingSettings,
-    stream: TextIO | None = None,
-    json_lines: bool | None = None,
-    *,
-    node: int | None = None,
+    settings: LoggingSettings, stream: TextIO | None = None, json_lines: bool | None = None, *, node: int | None = None
 ) -> None:
     """Set up logging once, before the first event. By default the format depends on whether `stream` is a terminal.
 

@@ -40,12 +40,7 @@ class DirectoryRemover:
     """Removes directories until `run` is cancelled; the thread ends soon after, between two files."""
 
     def __init__(
-        self,
-        *,
-        disk: Disk,
-        directories: LogDirectories,
-        thread: Executor,
-        directory_failed: DirectoryFailed,
+        self, *, disk: Disk, directories: LogDirectories, thread: Executor, directory_failed: DirectoryFailed
     ) -> None:
         self._disk = disk
         self._directories = directories

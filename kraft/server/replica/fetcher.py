@@ -449,11 +449,7 @@ class ReplicaFetcher:
         )
 
     def _make_change(
-        self,
-        change: Callable[[], ChangeOutcome[Any]],
-        *,
-        refused: OnRefusal,
-        done: Callback = lambda: None,
+        self, change: Callable[[], ChangeOutcome[Any]], *, refused: OnRefusal, done: Callback = lambda: None
     ) -> None:
         """Make a change of one log and call `done` or `refused` at its end; other partitions continue meanwhile."""
         try:

@@ -26,12 +26,7 @@ ATTEMPT_MAX_S: Final = 3.0
 
 
 class IsrProposals:
-    def __init__(
-        self,
-        registration: OwnRegistration,
-        controllers: ControllerClient,
-        fatal: Fatal,
-    ) -> None:
+    def __init__(self, registration: OwnRegistration, controllers: ControllerClient, fatal: Fatal) -> None:
         self._registration = registration
         self._controllers = controllers
         self._fatal = fatal

@@ -277,9 +277,7 @@ def troubles_in(response: DescribeLogDirsResponse) -> dict[LogDirectory, Trouble
 
 
 def troubles_by_partition(
-    partitions: Iterable[TopicPartition],
-    response: DescribeLogDirsResponse,
-    troubles: Mapping[LogDirectory, Trouble],
+    partitions: Iterable[TopicPartition], response: DescribeLogDirsResponse, troubles: Mapping[LogDirectory, Trouble]
 ) -> dict[TopicPartition, tuple[Trouble, ...]]:
     """Return why the broker's replicas of these partitions store nothing; a replica that may store is left out.
 

@@ -149,11 +149,7 @@ class LogChanges:
         return None if self._current is None else self._current[0].outcome
 
     def make(
-        self,
-        change: MakeChange[Result],
-        *,
-        settle: Callback = lambda: None,
-        is_wanted: Condition = lambda: True,
+        self, change: MakeChange[Result], *, settle: Callback = lambda: None, is_wanted: Condition = lambda: True
     ) -> ChangeOutcome[Result]:
         """Make the change after the earlier ones, if `is_wanted` still returns True then.
 

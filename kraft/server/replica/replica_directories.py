@@ -168,11 +168,7 @@ class ReplicaDirectories:
         return places[0] if places else None
 
     def open(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
-        place: LogDirectory | None = None,
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, place: LogDirectory | None = None
     ) -> PartitionLog:
         """Return the recovered log of that partition, or a new empty one, in `place` if there is room.
 
@@ -310,11 +306,7 @@ class ReplicaDirectories:
         return found[0] if found else None
 
     def _created(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
-        places: Sequence[LogDirectory],
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, places: Sequence[LogDirectory]
     ) -> PartitionLog:
         """Return a new empty log, in the first of these log directories with room."""
         if not places:
