@@ -35,7 +35,7 @@ OnFailure = Callable[[str], None]
 CountBytes = Callable[[int], None]
 """Called with a number of bytes that are read or written."""
 
-DirectoryFailed = Callable[[LogDirectory, str], None]
+OnDirectoryFailure = Callable[[LogDirectory, str], None]
 """Called when a log directory has failed, with the reason in one line."""
 
 BrokerCondition = Callable[[BrokerId], bool]

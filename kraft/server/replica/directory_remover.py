@@ -18,7 +18,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.log.disk import Disk
-from kraft.model.callbacks import DirectoryFailed
+from kraft.model.callbacks import OnDirectoryFailure
 from kraft.model.ids import LogDirectory
 from kraft.server.replica.log_directories import LogDirectories
 
@@ -40,7 +40,7 @@ class DirectoryRemover:
     """Removes directories until `run` is cancelled; the thread ends soon after, between two files."""
 
     def __init__(
-        self, *, disk: Disk, directories: LogDirectories, thread: Executor, directory_failed: DirectoryFailed
+        self, *, disk: Disk, directories: LogDirectories, thread: Executor, directory_failed: OnDirectoryFailure
     ) -> None:
         self._disk = disk
         self._directories = directories

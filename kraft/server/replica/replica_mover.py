@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import is_shortage
-from kraft.model.callbacks import AsyncCallback
+from kraft.model.callbacks import AsyncCallback, OnDirectoryFailure
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.loop.threads import in_thread
@@ -55,7 +55,7 @@ class ReplicaMover:
         storage: ReplicaStorage,
         copy_thread: Executor,
         admit: Admit,
-        directory_failed: DirectoryFailed,
+        directory_failed: OnDirectoryFailure,
         moved: AsyncCallback,
         draw_move_id: Callable[[], str],
     ) -> None:

@@ -70,7 +70,7 @@ class FakeGroups:
         # Of a broker, only these are there.
         side: Any = SimpleNamespace(groups=handlers)
         rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]
-        served = [serving.served(each.call, each, side) for each in rows if each.call]
+        served = [serving.served_call(each.call, each, side) for each in rows if each.call]
         self._calls: Mapping[str, ServedCall] = {python_name(each.call.name): each for each in served}
         self._apply(self._shard.loaded(self.groups, self._context()))
 

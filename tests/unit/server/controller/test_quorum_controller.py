@@ -242,7 +242,7 @@ async def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_se
 
 async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async with controller() as parts:
-        served = {each.call.method for each in parts.calls.served()}
+        served = {each.call.method for each in parts.calls.calls()}
     served |= {each.call.method for each in APIS if each.call is not None and each.at_controller is not None}
     asked = {row.method for rows in DECLARED_CALLS.values() for row in rows}
     # All other calls need a broker's logs.
