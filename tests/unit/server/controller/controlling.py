@@ -35,7 +35,7 @@ class Parts:
             cluster_id=CLUSTER,
             node_id=1,
             broker_session_timeout_ms=int(SESSION_S * 1_000),
-            topic_defaults=TopicDefaultsInEffect({}, KAFKA_DEFAULTS),
+            topic_defaults=TopicDefaultsInEffect({}, KAFKA_DEFAULTS, "1"),
         )
         self.controller = QuorumController(config, LoopClock(), nobody_listens=self._nobody_listens)
         self.calls = self.controller.cluster_calls
