@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
+from kraft.metadata.persistent_maps import PersistentMap, SequenceDraft
 from kraft.metadata.records import (
     BrokerConfigSet,
     BrokerEpochsUsed,
@@ -247,30 +247,6 @@ ImageCondition = Callable[[MetadataImage], bool]
 """Returns whether something is true of an image."""
 
 
-class _PartitionsDraft:
-    """A topic's partitions while records are replayed onto them."""
-
-    __slots__ = ("_before", "_changes", "_count")
-
-    def __init__(self, before: Mapping[int, PartitionImage]) -> None:
-        self._before = before
-        self._changes: dict[int, PartitionImage] = {}
-        self._count = len(before)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def get(self, number: int) -> PartitionImage | None:
-        return self._changes.get(number) or self._before.get(number)
-
-    def __setitem__(self, number: int, partition: PartitionImage) -> None:
-        self._changes[number] = partition
-        self._count = max(self._count, number + 1)
-
-    def image(self) -> Mapping[int, PartitionImage]:
-        return PersistentSequence.of(self._before).with_changes(self._changes)
-
-
 class _TopicDraft:
     """A topic while records are replayed onto it."""
 
@@ -279,12 +255,12 @@ class _TopicDraft:
     def __init__(self, topic: TopicImage) -> None:
         self.name = topic.topic
         self.topic_id = topic.topic_id
-        self.partitions = _PartitionsDraft(topic.partitions)
+        self.partitions = SequenceDraft(topic.partitions)
         self.configs = dict(topic.configs)
 
     def image(self) -> TopicImage:
         return TopicImage(
-            topic=self.name, topic_id=self.topic_id, partitions=self.partitions.image(), configs=self.configs
+            topic=self.name, topic_id=self.topic_id, partitions=self.partitions.sequence(), configs=self.configs
         )
 
 

@@ -255,3 +255,27 @@ class PersistentSequence(Mapping[int, Item], Generic[Item]):
 
     def __repr__(self) -> str:
         return f"PersistentSequence({[item for chunk in self._chunks for item in chunk]!r})"
+
+
+class SequenceDraft(Generic[Item]):
+    """A sequence while items are set in it."""
+
+    __slots__ = ("_before", "_changes", "_count")
+
+    def __init__(self, before: Mapping[int, Item]) -> None:
+        self._before = before
+        self._changes: dict[int, Item] = {}
+        self._count = len(before)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, number: int) -> Item | None:
+        return self._changes.get(number) or self._before.get(number)
+
+    def __setitem__(self, number: int, item: Item) -> None:
+        self._changes[number] = item
+        self._count = max(self._count, number + 1)
+
+    def sequence(self) -> PersistentSequence[Item]:
+        return PersistentSequence.of(self._before).with_changes(self._changes)

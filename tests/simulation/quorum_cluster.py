@@ -101,15 +101,8 @@ class SimulatedQuorum(RaftQuorum):
         self.links: dict[int, SimLink] = {}
 
     def _link_to(self, peer: int) -> PeerLink:
-        self.links[peer] = SimLink(
-            self._network,
-            self._life,
-            peer,
-            self._on_link_up,
-            self._on_link_down,
-            self._on_link_room,
-            self._greetings,
-        )
+        told = (self._on_link_up, self._on_link_down, self._on_link_room)
+        self.links[peer] = SimLink(self._network, self._life, peer, *told, self._greetings)
         return self.links[peer]  # type: ignore[return-value]  # It does what the quorum asks of a link.
 
     @property

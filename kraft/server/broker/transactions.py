@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from kraft.coordinator.shard import DecisionContext
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.callbacks import Callback
 from kraft.model.ids import BrokerId
@@ -46,7 +45,6 @@ class BrokerTransactions:
     ) -> None:
         config, world, metadata, logs, waiting_appends = services
         self._config = config
-        self._world = world
         self._image = metadata.image
         self._logs = logs
         self._brokers = OtherBrokers(world, metadata.image)
@@ -64,7 +62,7 @@ class BrokerTransactions:
             transaction_kind(transaction_settings(config, self._batch_bytes_max)),
             ShardHostServices(
                 settings=transaction_host_settings(config),
-                context=self._context,
+                context=lambda: decision_context(world.clock, world.entropy, metadata.image()),
                 waiting_appends=waiting_appends,
                 executor=self._load_thread,
                 background=self._load_thread,
@@ -102,9 +100,6 @@ class BrokerTransactions:
         """Call a broker at its registered address. Raises Unreachable, also once it is fenced, or its Refusal."""
         answer = self._brokers.peer(broker_id).call(call, request, CALL_S_MAX)
         return await while_in_service(broker_id, answer, self._image)
-
-    def _context(self) -> DecisionContext:
-        return decision_context(self._world.clock, self._world.entropy, self._image())
 
     def _batch_bytes_max(self) -> int:
         """Return the size of the largest batch that transactions may fill in `__transaction_state`."""

@@ -18,7 +18,6 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.commit import commit_bytes_min
-from kraft.coordinator.shard import DecisionContext
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
@@ -85,14 +84,11 @@ class GroupCoordinators:
         self.verification = OffsetVerification()
         """Asks the coordinator of a transaction. Each coordinator needs the other, so the assembly sets it."""
         self._group_settings = group_settings
-        self._image = image
-        self._clock = clock
-        self._entropy = entropy
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
         self._background = executor or ThreadPoolExecutor(1, thread_name_prefix="coordinator-background")
         services = ShardHostServices(
             settings=host_settings,
-            context=self._context,
+            context=lambda: decision_context(clock, entropy, image()),
             waiting_appends=waiting_appends,
             executor=self._executor,
             background=self._background,
@@ -207,9 +203,6 @@ class GroupCoordinators:
 
     async def close_threads(self) -> None:
         await shut_down(self._executor, self._background, drops_waiting=True)
-
-    def _context(self) -> DecisionContext:
-        return decision_context(self._clock, self._entropy, self._image())
 
 
 def _check_size(host: GroupHost, command: CommitOffsets | CommitTransactionOffsets) -> None:
