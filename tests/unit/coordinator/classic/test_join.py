@@ -108,3 +108,12 @@ def test_a_new_member_makes_a_stable_group_rebalance() -> None:
     coordinator.join(members[0])
     assert coordinator.answer(ticket, JoinGroupResponse).generation_id == 2
     assert coordinator.live.members.keys() == {members[0], newcomer}
+
+
+def test_in_a_stable_group_a_join_of_its_leader_begins_a_rebalance_and_a_followers_does_not() -> None:
+    coordinator = Coordinator()
+    leader, follower = coordinator.stable()
+    answered = coordinator.answer(coordinator.join(follower), JoinGroupResponse)
+    assert (answered.generation_id, answered.members, coordinator.state) == (1, (), ClassicGroupState.STABLE)
+    assert coordinator.waits(coordinator.join(leader))
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE

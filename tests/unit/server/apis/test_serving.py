@@ -80,8 +80,11 @@ async def test_a_client_that_only_repeats_a_look_up_at_a_broker_that_does_not_le
 async def test_a_description_of_all_topics_is_encoded_once_for_each_version(tmp_path: Path) -> None:
     api = broker(tmp_path, "fsync", stopped_cleanly=True).apis.kafka_apis("PLAINTEXT")[ApiKey.METADATA]
 
-    async def described(version: int, topics: tuple[MetadataRequestTopic, ...] | None = None) -> object:
-        answer = api(MetadataRequest(topics=topics), ConnectionContext(version=version))
+    async def described(
+        version: int, topics: tuple[MetadataRequestTopic, ...] | None = None, *, with_operations: bool = False
+    ) -> object:
+        request = MetadataRequest(topics=topics, include_topic_authorized_operations=with_operations)
+        answer = api(request, ConnectionContext(version=version))
         assert isinstance(answer, Awaitable)
         return await answer
 
@@ -90,4 +93,5 @@ async def test_a_description_of_all_topics_is_encoded_once_for_each_version(tmp_
     assert isinstance(first, EncodedMessage)
     assert isinstance(other, EncodedMessage)
     assert first.body != other.body
+    assert await described(9, with_operations=True) is not first
     assert isinstance(await described(9, (MetadataRequestTopic(name="orders"),)), MetadataResponse)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX
 from kraft.server.kafka_listener.handled import HandledApi, refused_as_a_whole
+from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.codec import decode
@@ -113,3 +116,19 @@ def test_what_a_refusal_leaves_open_is_null_or_empty() -> None:
     )
     with pytest.raises(AssertionError, match="has no place for an error"):
         refused_as_a_whole(AlterClientQuotasResponse, refusal)
+
+
+async def test_a_client_that_is_answered_now_and_then_does_not_only_repeat_a_refused_request() -> None:
+    elsewhere = frozenset({TopicPartition("orders", 0)})
+    misdirected: list[frozenset[TopicPartition]] = []
+
+    async def handle(_: object) -> UpdateFeaturesResponse:
+        return DONE
+
+    api = HandledApi(ApiKey.UPDATE_FEATURES, handle, misdirected=lambda _: misdirected[-1])
+    call = ConnectionContext(version=2, repeated=RepeatedRefusals())
+    for _ in range(3):
+        for refused in [elsewhere] * REPEATED_MIN + [frozenset[TopicPartition]()]:
+            misdirected.append(refused)
+            assert await api(REQUEST, call) is DONE
+            await asyncio.sleep(0.2)

@@ -163,6 +163,20 @@ def test_a_rest_gets_memory_of_its_own_while_memory_is_used_up() -> None:
     assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
 
 
+def test_a_rest_is_not_received_ahead_of_those_that_wait_for_memory() -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN, budget_bytes=100_000)
+    buffer, small, given = connections.new(), connections.memory.small, list[str]()
+    assert len(feed(buffer, (frame(bytes(60_000)) * 5)[:ROOM_BYTES_MIN])) == 4
+    for name, size_bytes in (("gone", 60_000), ("beyond", 50_000)):
+        assert small.claim(name, size_bytes, lambda: given.append("too late"))
+    assert not small.claim("waiting", 80_000, lambda: given.append("waiting"))
+    small.release("gone")
+    assert not connections.memory.is_used_up
+    assert not buffer.make_room()
+    small.release("beyond")
+    assert given == ["waiting"]
+
+
 def test_what_was_taken_is_released_before_a_rest_is_received_with_the_frames_after_it() -> None:
     connections = Connections(scratch_bytes=ROOM_BYTES_MIN, budget_bytes=8 * FRAME_BYTES_MAX)
     buffer = connections.new()
@@ -426,6 +440,7 @@ def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:
     first.clear()
     assert (connections.granted, second.is_waiting, third.is_waiting) == ([2], False, True)
     assert [second.is_slow() for _ in range(SLOW_CHECKS_MAX)][-1]
+    assert not any(third.is_slow() for _ in range(SLOW_CHECKS_MAX)), "who waits for memory cannot go on"
     second.clear()
     assert connections.granted == [2, 3]
 
