@@ -105,12 +105,7 @@ def _address(server: Server, client: Client) -> str:
 
 
 def _flow(
-    server: Server,
-    client: Client,
-    topic: str,
-    records: int,
-    size: int,
-    figures: dict[tuple[str, int, Client], Figures],
+    server: Server, client: Client, topic: str, records: int, size: int, figures: dict[tuple[str, int, Client], Figures]
 ) -> None:
     address = _address(server, client)
 

@@ -53,10 +53,7 @@ def requests(
 
 
 @app.command()
-def load(
-    groups: GroupsOption = GROUPS,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def load(groups: GroupsOption = GROUPS, output: OutputOption = Output.TABLE) -> None:
     """Time until a node that was killed answers for all groups again, by the number of committed offsets."""
     print_report(measure_load([groups // 8, groups // 4, groups // 2, groups]), output)
 

@@ -84,12 +84,7 @@ def _build(directory: Path, size_bytes: int) -> _Built:
 
 
 def _row(
-    what: str,
-    small: _Built,
-    large: _Built,
-    look_up: Callable[[_Built, int], float],
-    lookups: int,
-    chance: Random,
+    what: str, small: _Built, large: _Built, look_up: Callable[[_Built, int], float], lookups: int, chance: Random
 ) -> dict[str, Cell]:
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(lookups):

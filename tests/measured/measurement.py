@@ -115,10 +115,7 @@ class Measurement:
         return chosen
 
     def _kill(
-        self,
-        items: Mapping[str, pytest.Item],
-        covering: Mapping[tuple[str, int], list[str]],
-        chosen: list[Mutant],
+        self, items: Mapping[str, pytest.Item], covering: Mapping[tuple[str, int], list[str]], chosen: list[Mutant]
     ) -> None:
         store = self._directory / f"killed-{self._limits.seed}.jsonl"
         known = {found.mutant for found in read(store, Killed)}

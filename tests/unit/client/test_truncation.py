@@ -143,9 +143,7 @@ async def test_a_place_that_was_looked_up_is_checked_before_anything_was_read_th
     assert [record.offset for record in records] == list(range(30, 70))
 
 
-def test_a_leader_without_any_of_what_was_read_makes_the_reset_policy_decide(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_leader_without_any_of_what_was_read_makes_the_reset_policy_decide(caplog: pytest.LogCaptureFixture) -> None:
     """It answers -1 for an epoch later than all that it knows of."""
 
     async def scenario(policy: str, then: list[int]) -> None:

@@ -82,9 +82,7 @@ class Node:
 
     @asynccontextmanager
     async def serving(
-        self,
-        secrets: ClusterSecrets | None = SECRETS,
-        is_guarded: Callable[[str], bool] = everything,
+        self, secrets: ClusterSecrets | None = SECRETS, is_guarded: Callable[[str], bool] = everything
     ) -> AsyncIterator[None]:
         guard = self.gatekeeper = Gatekeeper(
             cluster_id="cluster",

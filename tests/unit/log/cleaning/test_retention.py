@@ -153,12 +153,7 @@ def test_a_log_that_compacts_and_deletes_does_both() -> None:
     deletes=st.booleans(),
 )
 def test_only_committed_segments_go_and_a_higher_high_watermark_never_keeps_more(
-    ages: list[int | None],
-    high_watermark: int,
-    log_start: int,
-    retention_ms: int,
-    retention_bytes: int,
-    deletes: bool,
+    ages: list[int | None], high_watermark: int, log_start: int, retention_ms: int, retention_bytes: int, deletes: bool
 ) -> None:
     facts = segments(*ages)
     policy = (DELETE,) if deletes else ()

@@ -184,9 +184,7 @@ async def test_nothing_is_applied_before_the_registration_of_this_process_has_ar
 
 
 @pytest.mark.parametrize("had_begun", [True, False])
-async def test_a_broker_whose_id_another_process_took_applies_none_of_its_metadata_and_stops(
-    had_begun: bool,
-) -> None:
+async def test_a_broker_whose_id_another_process_took_applies_none_of_its_metadata_and_stops(had_begun: bool) -> None:
     controller, published = Controller(), Published()
     controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
     loader = loader_of(Controllers(controller), published)

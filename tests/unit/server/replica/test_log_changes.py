@@ -66,9 +66,7 @@ async def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_pa
         assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
 
 
-async def test_a_role_given_during_a_truncation_is_taken_afterwards(
-    tmp_path: Path,
-) -> None:
+async def test_a_role_given_during_a_truncation_is_taken_afterwards(tmp_path: Path) -> None:
     async with held_in_a_truncation(tmp_path) as (replica, cut):
         partition, disk = replica.partition, replica.disk
         queued = partition.append_as_follower(leaders_batch("of an epoch that is over", at=2))

@@ -77,9 +77,7 @@ def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> N
     assert partition.high_watermark == 1
 
 
-async def test_a_demoted_leader_refuses_its_parked_produces_and_never_acknowledges_them(
-    broker: Broker,
-) -> None:
+async def test_a_demoted_leader_refuses_its_parked_produces_and_never_acknowledges_them(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     append_to(partition, batch("a"), -1)

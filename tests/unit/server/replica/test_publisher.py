@@ -201,9 +201,7 @@ async def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empt
     await host.publisher.close()
 
 
-async def test_the_old_log_of_a_topic_that_was_created_again_during_downtime_is_renamed(
-    tmp_path: Path,
-) -> None:
+async def test_the_old_log_of_a_topic_that_was_created_again_during_downtime_is_renamed(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     await before.act_on(with_topic(cluster(1, 2), [1, 2]))
     append_to(before.partition(), batch("old"), 1)
@@ -216,9 +214,7 @@ async def test_the_old_log_of_a_topic_that_was_created_again_during_downtime_is_
     await host.publisher.close()
 
 
-async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_the_same_name(
-    tmp_path: Path,
-) -> None:
+async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_the_same_name(tmp_path: Path) -> None:
     before = Broker(tmp_path)
     write_high_watermarks(before.disk, as_log_directory(tmp_path), {ORDERS_0: Offset(1_000)})
 
