@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 import typer
@@ -23,6 +23,10 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     widths = [max(len(row[column]) for row in texts) for column in range(len(titles))]
     for row in texts:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def joined(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:

@@ -58,10 +58,7 @@ def changes_when_gone(
     last member of an ISR if there is an ELR. One of the `newcomers` leads only if no other can.
     """
 
-    def can_lead(candidate: BrokerId) -> bool:
-        # A broker that is shutting down still serves, and gives up the leadership with its next heartbeat.
-        return candidate != broker_id and image.is_alive(candidate)
-
+    can_lead = _alive_without(image, broker_id)
     distrusted = () if trusted else (broker_id,)
     changes = []
     for topic, partition in image.partitions_of(broker_id):
@@ -125,6 +122,11 @@ def changes_when_shutting_down(
     return changes
 
 
+def _alive_without(image: MetadataImage, broker_id: BrokerId) -> CanLead:
+    # A broker that is shutting down still serves, and gives up the leadership with its next heartbeat.
+    return lambda candidate: candidate != broker_id and image.is_alive(candidate)
+
+
 def changes_when_failed(
     image: MetadataImage,
     topic: TopicImage,
@@ -140,9 +142,7 @@ def changes_when_failed(
     ISR without the records that it has lost.
     """
 
-    def can_lead(candidate: BrokerId) -> bool:
-        return candidate != broker_id and image.is_alive(candidate)
-
+    can_lead = _alive_without(image, broker_id)
     isr = _without(partition.isr, broker_id)
     changes = partition_change(image, topic, partition, isr, can_lead, defaults=defaults, distrusted=(broker_id,))
     if changes and changes[0].leader_epoch <= used_in:

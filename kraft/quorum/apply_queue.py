@@ -18,6 +18,10 @@ APPLIED_AT_ONCE: Final = 500
 """Entries after which they have it however fast these were."""
 
 
+DurableIndex = Callable[[], int]
+"""Returns the index up to which entries are on this voter's disk."""
+
+
 class ApplyQueue:
     def __init__(self, apply: Callable[[int, int, bytes], None]) -> None:
         """`apply` takes index, term and content of an entry, and does not raise."""
@@ -37,12 +41,12 @@ class ApplyQueue:
         """Apply none of the entries any more."""
         self._entries.clear()
 
-    def apply_up_to(self, durable_index: Callable[[], int]) -> None:
+    def apply_up_to(self, durable_index: DurableIndex) -> None:
         """Apply the entries up to this index, those that do not fit into this turn in the next ones."""
         if not self._is_scheduled:
             self._apply_some(durable_index)
 
-    def _apply_some(self, durable_index: Callable[[], int]) -> None:
+    def _apply_some(self, durable_index: DurableIndex) -> None:
         self._is_scheduled = False
         loop, entries = asyncio.get_running_loop(), self._entries
         until_s = loop.time() + APPLIED_S_MAX

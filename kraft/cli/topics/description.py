@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from kraft.cli.options import Output
-from kraft.cli.printing import print_json
+from kraft.cli.printing import joined, print_json
 from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
@@ -179,14 +179,14 @@ def _print_partition(
     moving = ""
     if reassignment is not None:
         moving = (
-            f"\tAdding Replicas: {_joined(reassignment.adding_replicas)}"
-            f"\tRemoving Replicas: {_joined(reassignment.removing_replicas)}"
+            f"\tAdding Replicas: {joined(reassignment.adding_replicas)}"
+            f"\tRemoving Replicas: {joined(reassignment.removing_replicas)}"
         )
     print(
         f"\tTopic: {topic}\tPartition: {partition.partition_index}\tLeader: {leader}"
-        f"\tReplicas: {_joined(partition.replica_nodes)}\tIsr: {_joined(partition.isr_nodes)}{moving}"
-        f"\tElr: {_joined(partition.eligible_leader_replicas or ())}"
-        f"\tLastKnownElr: {_joined(partition.last_known_elr or ())}"
+        f"\tReplicas: {joined(partition.replica_nodes)}\tIsr: {joined(partition.isr_nodes)}{moving}"
+        f"\tElr: {joined(partition.eligible_leader_replicas or ())}"
+        f"\tLastKnownElr: {joined(partition.last_known_elr or ())}"
     )
 
 
@@ -222,7 +222,3 @@ def _as_json(
         "configs": configs,
         "partitions": shown,
     }
-
-
-def _joined(broker_ids: Sequence[int]) -> str:
-    return ",".join(map(str, broker_ids))

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from kraft.cli.options import Output
-from kraft.cli.printing import print_json
+from kraft.cli.printing import joined, print_json
 from kraft.cli.topics.partition_files import Assignment, as_assignment, assignment_text, read_assignment, read_topics
 from kraft.metadata.placement import place_partitions
 from kraft.model.errors import KraftError, Refusal
@@ -96,7 +96,7 @@ def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:
         else:
             print(
                 f"There is no active reassignment of partition {each}, "
-                f"but replica set is {_listed(current[each])} rather than {_listed(wanted[each])}."
+                f"but replica set is {joined(current[each])} rather than {joined(wanted[each])}."
             )
 
 
@@ -134,9 +134,9 @@ def list_all(admin: Admin, *, output: Output) -> None:
         return
     print("Current partition reassignments:" if found else "No partition reassignments found.")
     for each in sorted(found):
-        parts = [f"{each}: replicas: {_listed(found[each].replicas)}."]
-        parts += [f"adding: {_listed(found[each].adding_replicas)}."] if found[each].adding_replicas else []
-        parts += [f"removing: {_listed(found[each].removing_replicas)}."] if found[each].removing_replicas else []
+        parts = [f"{each}: replicas: {joined(found[each].replicas)}."]
+        parts += [f"adding: {joined(found[each].adding_replicas)}."] if found[each].adding_replicas else []
+        parts += [f"removing: {joined(found[each].removing_replicas)}."] if found[each].removing_replicas else []
         print(" ".join(parts))
 
 
@@ -235,10 +235,6 @@ def _names(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 def _joined(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(map(str, sorted(partitions)))
-
-
-def _listed(broker_ids: Sequence[int]) -> str:
-    return ",".join(map(str, broker_ids))
 
 
 def _s(partitions: Sequence[TopicPartition]) -> str:

@@ -118,6 +118,19 @@ class _Begun(Struct, kw_only=True):
     rest: Rest | None = None
     """What is still to be appended; `appends` and `waiting` grow until it is over."""
 
+    @classmethod
+    def of(
+        cls, request: ProduceRequest, appends: list[_Append], waiting: list[asyncio.Future[_Ended]], *, waits: bool
+    ) -> _Begun:
+        return cls(
+            request_id=request.request_id,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            appends=appends,
+            waiting=waiting,
+            waits=waits,
+        )
+
     def add(self, wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
         """Add the outcome of the next entry of the request."""
         self.appends.append(_Append(wanted.topic, wanted.partition, outcome))
@@ -234,14 +247,7 @@ class ProduceHandler:
         appends = [
             _Append(wanted.topic, wanted.partition, self._noted(wanted, refusal)) for wanted in request.partitions
         ]
-        return _Begun(
-            request_id=request.request_id,
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            appends=appends,
-            waiting=[],
-            waits=False,
-        )
+        return _Begun.of(request, appends, [], waits=False)
 
     def _append_one_turn(
         self, request: ProduceRequest, client: WaitingClient | None, origins: Origins = NO_ORIGINS
@@ -262,14 +268,7 @@ class ProduceHandler:
                 has_parked = has_parked or not isinstance(outcome.replicated, ErrorCode)
             elif not isinstance(outcome, Refusal):
                 waiting.append(outcome)
-        begun = _Begun(
-            request_id=request.request_id,
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            appends=appends,
-            waiting=waiting,
-            waits=has_parked or bool(waiting) or is_cut,
-        )
+        begun = _Begun.of(request, appends, waiting, waits=has_parked or bool(waiting) or is_cut)
         if is_cut:
             begun.rest = self._append_in_later_turns(begun, request, client, origins)
         return begun
