@@ -40,7 +40,7 @@ _TEXTS: Final = (
 _NOT_YET: Final = (
     *_family(
         "api_versions",
-        ("* api_keys.SASL_*", "* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN", "* api_keys.*SCRAM_CREDENTIALS"),
+        ("* api_keys.SASL_*", "* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN"),
         "security is not served yet",
     ),
     *_family(
