@@ -20,19 +20,14 @@ from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
 from kraft.server.loop.closed_transports import free_closed
-
-ResponseBytes = list[bytes | bytearray | memoryview]
-"""The bytes of a response, starting with its size; empty when the client gets no response."""
 
 PIPELINED_MAX: Final = 64
 """Maximum number of produce requests of one connection that wait for their replicas at the same time."""
 
 TAKEN_AT_ONCE_MAX: Final = 64
 """Requests begun for one connection before others have their turn: one read can hold many small requests."""
-
-WRITTEN_ALONE_BYTES_MIN: Final = 32 * 1024
-"""Copying a piece of this size costs more than another system call."""
 
 READ_BYTES_MIN: Final = 64 * 1024
 """A client that reads less than this between two checks counts as one that reads nothing."""
@@ -138,7 +133,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._partial_since_s: float | None = None
         self._unread_since_s: float | None = None
         self._unread_bytes = 0
+        self._is_full = False
+        """The transport takes no more until the client reads."""
+        self._closes_when_written = False
         self._transport: asyncio.Transport
+        self._writer: ResponseWriter
         self._requests: Requests
         self.peer = ""
 
@@ -147,6 +146,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport), "a TCP connection has both directions"
         self._transport = transport
+        self._writer = ResponseWriter(transport)
         self.peer = _address(transport.get_extra_info("peername"))
         self._requests = self._make_requests(self.peer)
         self._requests.when_pipelined(self._take_frames_soon)
@@ -166,16 +166,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._unread_since_s = self._loop.time()
+        self._is_full = True
         self._note_unread()
 
     def resume_writing(self) -> None:
-        self._unread_since_s = None
-        self._listener.unread(self, 0)
-        self._take_frames()
+        self._is_full = False
+        self._write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
+        self._writer.drop()
         for reply in self._replies:
             if reply.task is not None:
                 reply.task.cancel()
@@ -212,7 +212,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _blocks_others(self, now_s: float) -> bool:
         if self._unread_since_s is None:
             return False
-        before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
+        before, self._unread_bytes = self._unread_bytes, self._writer.unread_bytes
         is_crowded = self._listener.unread(self, self._unread_bytes)
         is_read = before - self._unread_bytes >= READ_BYTES_MIN
         return (
@@ -328,30 +328,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._ready += response
         if self._ready:
             pieces, self._ready = self._ready, []
-            self._write(pieces)
-            if self._unread_since_s is not None:
+            had_parts = self._writer.has_parts
+            self._writer.write(pieces)
+            if self._writer.has_parts and not had_parts and not self._is_full:
+                self._loop.call_soon(self._write_on)
+            if self._unread_since_s is not None or self._writer.has_parts:
                 # Writing was paused at the first piece that was not fully sent; count all of them.
                 self._note_unread()
 
-    def _write(self, pieces: ResponseBytes) -> None:
-        """Write small pieces together in one system call, and large ones without a copy."""
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
+    def _write_on(self) -> None:
+        """Write the next part of a very large response. Once all are sent, go on."""
+        if self._writer.write_part():
+            if not self._is_full:
+                self._loop.call_soon(self._write_on)
             return
-        together: list[bytes | bytearray | memoryview] = []
-        for piece in pieces:
-            if len(piece) < WRITTEN_ALONE_BYTES_MIN:
-                together.append(piece)
-                continue
-            if together:
-                self._transport.writelines(together)
-                together = []
-            self._transport.write(piece)
-        if together:
-            self._transport.writelines(together)
+        if self._closes_when_written:
+            self._transport.close()
+            return
+        self._unread_since_s = None
+        self._listener.unread(self, 0)
+        self._take_frames()
 
     def _note_unread(self) -> None:
-        self._unread_bytes = self._transport.get_write_buffer_size()
+        if self._unread_since_s is None:
+            self._unread_since_s = self._loop.time()
+        self._unread_bytes = self._writer.unread_bytes
         self._listener.unread(self, self._unread_bytes)
 
     def _note_partial(self, frame_taken: bool) -> None:
@@ -361,7 +362,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._partial_since_s = self._loop.time()
 
     def _read_on(self) -> None:
-        if self._is_draining and not self._replies:
+        if self._is_draining and not self._replies and not self._writer.has_parts:
             self._half_close()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.make_room():
             if not self._is_reading:
@@ -414,7 +415,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unread_since_s = self._unread_since_s or self._loop.time()
         self._buffer.finished()
         self._buffer.clear()
-        self._transport.close()
+        if self._writer.has_parts:
+            self._closes_when_written = True
+        else:
+            self._transport.close()
 
 
 def _is_longer_than(since_s: float | None, s_max: float, now_s: float) -> bool:

@@ -17,14 +17,15 @@ from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
-from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
+from kraft.server.kafka_listener.connection import CloseConnection, TakenOver
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
+from kraft.server.kafka_listener.response_writer import ResponseBytes
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import ELEMENTS_MAX, decode
-from kraft.wire.declaration import Message
+from kraft.wire.declaration import Buffer, Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
@@ -60,7 +61,7 @@ class EncodedMessage(Struct, frozen=True):
     """An encoded message without its header, in the requested version."""
 
     kind: type[Message]
-    body: bytes
+    body: Buffer
 
 
 Response = Message | EncodedMessage | None

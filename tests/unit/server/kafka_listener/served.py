@@ -16,10 +16,10 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.connection import (
     CloseConnection,
     ConnectionLimits,
-    ResponseBytes,
 )
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
+from kraft.server.kafka_listener.response_writer import ResponseBytes
 
 DEADLINE_S = 60.0
 

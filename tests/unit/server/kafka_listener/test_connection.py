@@ -13,11 +13,14 @@ from msgspec.structs import replace
 from kraft.server.kafka_listener.connection import (
     PIPELINED_MAX,
     TAKEN_AT_ONCE_MAX,
-    WRITTEN_ALONE_BYTES_MIN,
     KafkaConnection,
-    ResponseBytes,
 )
 from kraft.server.kafka_listener.listener import ListenerLimits
+from kraft.server.kafka_listener.response_writer import (
+    WRITTEN_ALONE_BYTES_MIN,
+    ResponseBytes,
+    ResponseWriter,
+)
 from tests.unit.server.kafka_listener.served import DEADLINE_S, PATIENT, Served, framed, run
 
 
@@ -320,7 +323,7 @@ def test_a_response_is_written_in_the_turn_in_which_it_is_ready(monkeypatch: pyt
         client.send(b"wait one")
         await served.until(lambda: bool(served.requests.waiting))
         written: list[ResponseBytes] = []
-        monkeypatch.setattr(KafkaConnection, "_write", lambda connection, pieces: written.append(pieces))
+        monkeypatch.setattr(ResponseWriter, "write", lambda writer, pieces: written.append(pieces))
         served.requests.waiting[b"wait one"].set_result(b"first")
         await asyncio.sleep(0)
         assert written == [framed(b"first")]

@@ -9,6 +9,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.encoded_responses import RESPONSES_MAX, EncodedResponses
 from kraft.server.kafka_listener.requests import EncodedMessage
+from kraft.wire.declaration import Buffer
 from kraft.wire.schema.metadata import MetadataResponse
 from tests.support.cluster_images import cluster
 from tests.support.server.replicas import settle
@@ -29,7 +30,7 @@ class Metadata:
         await self.may_end.wait()
         return EncodedMessage(MetadataResponse, b"%d" % number)
 
-    async def get(self, key: int = 0, make: Callable[[], Awaitable[EncodedMessage]] | None = None) -> bytes:
+    async def get(self, key: int = 0, make: Callable[[], Awaitable[EncodedMessage]] | None = None) -> Buffer:
         return (await self.answers.get(key, make or self.make)).body
 
 
