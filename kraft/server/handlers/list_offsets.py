@@ -179,6 +179,7 @@ async def _looked_up(
     None if a new leader epoch began meanwhile, since the log may have been truncated, or if retention, compaction or a
     move changed the files that were read. Raises Refusal, and TimeoutError when the request times out.
     """
+    reads.check_deadline()
     log = partition.log
     lookup = log.prepare_newest_lookup() if timestamp_ms == MAX_TIMESTAMP else log.prepare_lookup(timestamp_ms)
     found: Found | None = None

@@ -86,6 +86,11 @@ class RequestReads:
         self._deadline_s = deadline_s
         self._taken = 0
 
+    def check_deadline(self) -> None:
+        """Raise TimeoutError after the request's deadline: a request may have thousands of reads left to prepare."""
+        if asyncio.get_running_loop().time() >= self._deadline_s:
+            raise TimeoutError
+
     async def run(self, steps: Generator[None, None, Result]) -> Result:
         """Run the steps; return their result, or raise as they do. Raises TimeoutError after the request's deadline."""
         is_done = False

@@ -364,6 +364,18 @@ def test_a_look_up_that_takes_too_long_times_out(broker: Broker, monkeypatch: py
     assert ask(broker, LATEST_TIMESTAMP).error_code == ErrorCode.NONE
 
 
+def test_after_its_time_a_request_asks_for_no_further_look_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would cost a turn of the thread, and of the loop: 65,000 of them some ten seconds."""
+    with_a_record_a_second(broker)
+    monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.0)
+    thread = Meanwhile()
+    codes = [
+        each.error_code for each in asyncio.run(answers(handler(broker, thread), *[1_500] * 100, LATEST_TIMESTAMP))
+    ]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 100 + [ErrorCode.NONE]
+    assert thread.tasks == 0
+
+
 async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
