@@ -71,7 +71,10 @@ FIXED: Final = {
     "num_partitions": 1,
     "api_versions": None,
     "configuration_keys": None,
+    "topic_partitions": (),
 }
+"""Values by the names of fields. A member that joins has to say that it owns no partitions."""
+
 _NOT_SENT: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 _LAST: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES})
 """What changes the cluster for the others."""

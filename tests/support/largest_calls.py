@@ -50,11 +50,16 @@ class LargestCalls:
             if path and field.name == path[0]:
                 self._fill_list(message, field, shape, path[1:])
             elif field.name in self._fixed:
-                # None is null: an absent field.
-                if self._fixed[field.name] is not None:
-                    setattr(message, field.name, self._fixed[field.name])
+                self._set_fixed(message, field, self._fixed[field.name])
             elif not field.containing_oneof and not _is_map(field):
                 self._set(message, field, shape, number)
+
+    def _set_fixed(self, message: Any, field: Descriptor, value: Any) -> None:
+        """Set the value. None is null, an absent field; an empty list is one already, or a message around it."""
+        if value == () and not field.is_repeated:
+            getattr(message, field.name).SetInParent()
+        elif value is not None and value != ():
+            setattr(message, field.name, value)
 
     def _fill_list(self, message: Any, field: Descriptor, shape: Shape, rest: tuple[str, ...]) -> None:
         if _is_map(field):
@@ -65,7 +70,8 @@ class LargestCalls:
             getattr(message, field.name).update({self._key(shape, each): "" if is_text else b"" for each in entries})
             return
         if rest:
-            self._fill(getattr(message, field.name).add(), shape, rest, 0)
+            inside = getattr(message, field.name)
+            self._fill(inside.add() if field.is_repeated else inside, shape, rest, 0)
             return
         self._add(message, field, shape, 0)
         longest_number = 8
@@ -119,8 +125,9 @@ def _lists(kind: Descriptor) -> Iterator[tuple[str, ...]]:
     for field in kind.fields:
         if field.is_repeated:
             yield (field.name,)
-            if field.message_type is not None and not _is_map(field):
-                yield from ((field.name, *rest) for rest in _lists(field.message_type))
+        # A list that may be null is a message around it.
+        if field.message_type is not None and not _is_map(field):
+            yield from ((field.name, *rest) for rest in _lists(field.message_type))
 
 
 def _elements_max(message: Any) -> int:

@@ -6,7 +6,9 @@ topics are listed. Every partition of every subscribed topic is assigned to exac
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -42,6 +44,14 @@ Assignment = dict[str, Partitions]
 """The partitions of each member, by its id. Members that get none are in it, too."""
 
 Assignor = Callable[[Subscribers, PartitionCounts], Assignment]
+
+
+def by_topic(partitions: Partitions) -> dict[TopicId, list[int]]:
+    """Return the partition numbers of each topic, both in order. Ids are compared as numbers, which is much quicker."""
+    numbers: dict[TopicId, list[int]] = defaultdict(list)
+    for topic_id, partition in partitions:
+        numbers[topic_id].append(partition)
+    return {topic_id: sorted(numbers[topic_id]) for topic_id in sorted(numbers, key=attrgetter("int"))}
 
 
 def subscribers_by_topic(

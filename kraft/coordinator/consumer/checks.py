@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.group import (
     JOIN_EPOCH,
@@ -16,11 +19,15 @@ from kraft.coordinator.group_refusals import empty_group_id, group_not_empty
 from kraft.coordinator.offsets.committer import MEMBER_EPOCHS_FROM, Committer
 from kraft.model.errors import ErrorCode, Refusal
 
+TOPIC_NAMES_MAX: Final = 4_096
+"""Limit on the topics that a member names: a decision on its heartbeat takes some microseconds for each of them."""
+
 
 def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
     """Check what can be checked without the group."""
     _check_ids(request)
     _require(request.rebalance_timeout_ms >= -1, "the rebalance timeout is negative")
+    check_topic_names(request.topics or ())
     epoch = request.member_epoch
     if epoch == JOIN_EPOCH:
         _check_join(request)
@@ -32,6 +39,11 @@ def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
         supported = ", ".join(settings.assignors)
         message = f"assignor {request.server_assignor!r} is not supported: use one of {supported}"
         raise Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+
+
+def check_topic_names(names: Collection[str]) -> None:
+    message = f"a member may name {TOPIC_NAMES_MAX} topics, not {len(names)}: use a regular expression"
+    _require(len(names) <= TOPIC_NAMES_MAX, message)
 
 
 def _require(condition: bool, message: str) -> None:

@@ -15,7 +15,12 @@ from kraft.coordinator.classic.group import effective_rebalance_timeout_ms
 from kraft.coordinator.classic.leave import leave_reason, left_member
 from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.coordinator.classic.validation import illegal_generation, rebalance_in_progress, unknown_member
-from kraft.coordinator.consumer.checks import check_size, known_member, known_static_member
+from kraft.coordinator.consumer.checks import (
+    check_size,
+    check_topic_names,
+    known_member,
+    known_static_member,
+)
 from kraft.coordinator.consumer.departures import remove
 from kraft.coordinator.consumer.draft import METADATA_CHANGED, ConsumerDraft, ConsumerGroupDecision, refused
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, ConsumerGroupMember, MemberState
@@ -90,10 +95,12 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
         message = f"no protocol of the member is supported by all classic members of group {group.group_id!r}"
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
     try:
-        return decode_subscription(request.protocols[0].metadata)
+        subscription = decode_subscription(request.protocols[0].metadata)
     except InvalidConsumerProtocol as error:
         message = f"the member's metadata is no subscription: {error}"
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from error
+    check_topic_names(subscription.topics)
+    return subscription
 
 
 def _identified(draft: ConsumerDraft, member_id: str, request: JoinGroupRequest) -> ConsumerGroupMember:

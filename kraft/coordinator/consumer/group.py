@@ -8,7 +8,6 @@ Members that subscribe to the same topics share one set of names.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Set
 from enum import Enum, IntEnum
 from typing import Final
@@ -346,6 +345,6 @@ def _counted(counts: PersistentMap[str, int], before: frozenset[str], after: fro
     """Return the counts of all names after one set of names was replaced: `before` by `after`."""
     if before == after:
         return counts
-    change = Counter(after)
-    change.subtract(Counter(before))
-    return counts.with_changes({name: (counts.get(name, 0) + more) or None for name, more in change.items() if more})
+    more: dict[str, int | None] = {name: counts.get(name, 0) + 1 for name in after - before}
+    fewer = {name: counts.get(name, 0) - 1 or None for name in before - after}
+    return counts.with_changes(more | fewer)

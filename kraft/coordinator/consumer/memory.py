@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from kraft.coordinator.assignors.assignor import Partitions
@@ -101,8 +101,8 @@ def _target_bytes(target: Partitions) -> int:
     return TARGET_BYTES * len(target)
 
 
-def _names_bytes(names: Iterable[str]) -> int:
-    return sum(NAME_BYTES + text_bytes(name) for name in names)
+def _names_bytes(names: Collection[str]) -> int:
+    return NAME_BYTES * len(names) + text_bytes(*names)
 
 
 def _regex_bytes(regex: str, resolved: ResolvedRegex) -> int:

@@ -21,7 +21,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
-from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.coordinator.group_coordinators import GroupCoordinators, GroupsView
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.offset_commit import (
@@ -47,6 +47,7 @@ from kraft.wire.schema.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
@@ -186,7 +187,12 @@ class CommittedOffsetsHandler:
         turns = Turns(PARTITIONS_AT_ONCE)
         by_id = context.version >= _TOPIC_IDS_FROM
         groups: dict[str, OffsetFetchRequestGroup] = {}
-        ambiguous = {each.group_id for each in request.groups if groups.setdefault(each.group_id, each) != each}
+        ambiguous = set()
+        for each in request.groups:
+            first = groups.setdefault(each.group_id, each)
+            if first is not each and first != each:
+                ambiguous.add(each.group_id)
+            await turns.done()
         return OffsetFetchResponse(
             groups=tuple(
                 [
@@ -219,17 +225,17 @@ class CommittedOffsetsHandler:
         for topic in self._all_topics(latest, group_id) if asked.topics is None else asked.topics:
             is_by_id = by_id and not topic.name
             known = self._find(topic.name, TopicId(topic.topic_id) if is_by_id else None)
-            await turns.done(1 + len(topic.partition_indexes))
+            await turns.done()
             if is_by_id and not known.name:
                 missing = tuple([without_offset(each, known.missing) for each in topic.partition_indexes])
                 fetched.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=missing))
+                await turns.done(len(missing))
                 continue
             named = replace(topic, name=known.name or topic.name, topic_id=known.topic_id or ZERO_UUID)
-            if require_stable:
-                (committed,) = fetch_stable(view.committed.offsets, view.latest.offsets, group_id, (named,))
-            else:
-                (committed,) = fetch(view.committed.offsets, group_id, (named,))
-            fetched.append(replace(committed, topic_id=topic.topic_id))
+            partitions = await _offsets(view, group_id, named, require_stable, turns)
+            fetched.append(
+                OffsetFetchResponseTopics(name=named.name, topic_id=topic.topic_id, partitions=tuple(partitions))
+            )
         return tuple(map(_with_offsets, fetched)) if asked.topics is None else tuple(fetched)
 
     def _all_topics(self, groups: Groups, group_id: str) -> Iterator[OffsetFetchRequestTopics]:
@@ -322,6 +328,23 @@ def _coded(kind: type[Coded], partitions: Sequence[Partition], codes: Iterator[E
 
 def _not_fetched(group_id: str, error_code: ErrorCode) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group_id, error_code=error_code, topics=())
+
+
+async def _offsets(
+    view: GroupsView, group_id: str, topic: OffsetFetchRequestTopics, require_stable: bool, turns: Turns
+) -> list[OffsetFetchResponsePartitions]:
+    """Look up a part of a large topic at a time, all of them in the state that the request found."""
+    found: list[OffsetFetchResponsePartitions] = []
+    for start in range(0, len(topic.partition_indexes), PARTITIONS_AT_ONCE):
+        numbers = topic.partition_indexes[start : start + PARTITIONS_AT_ONCE]
+        part = (replace(topic, partition_indexes=numbers),)
+        if require_stable:
+            (answered,) = fetch_stable(view.committed.offsets, view.latest.offsets, group_id, part)
+        else:
+            (answered,) = fetch(view.committed.offsets, group_id, part)
+        found += answered.partitions
+        await turns.done(len(numbers))
+    return found
 
 
 def _with_offsets(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics:

@@ -15,9 +15,13 @@ from random import Random
 from typing import Any, Final
 from uuid import UUID
 
+import grpc
+
 from kraft.client import Admin
 from kraft.model.errors import ErrorCode
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.rpc.group_calls import JOIN_GROUP
+from kraft.rpc.peers import MESSAGE_BYTES_MAX
 from kraft.testing import Cluster
 from kraft.wire.api_keys import response_type
 from kraft.wire.declaration import Message
@@ -35,6 +39,7 @@ from kraft.wire.schema.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.soak.loads.largest_member import LargestMember
 from tests.support.kafka.kafka_connection import Connection
 from tests.support.kafka.single_requests import coordinator_id
 from tests.support.waiting import until
@@ -85,6 +90,8 @@ def loads(cluster: Cluster) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "groups: consumer members join", partial(_join_consumers, server)
     yield "groups: their sessions end together (consumer)", partial(_pause, cluster, CONSUMER_SESSION_S + 3)
     yield "groups: members with large metadata join", partial(_join_with_metadata, server)
+    yield "groups: members with large metadata join (gRPC)", partial(_join_with_metadata_by_grpc, cluster)
+    yield from LargestMember(cluster, "many").loads()
     yield "patterns: ListTransactions", partial(_list_by_pattern, server)
     yield "offsets: many groups commit", partial(_commit, cluster, DELETED, _COMMIT)
     yield "offsets: the topic is deleted", partial(_delete_topic, cluster)
@@ -199,6 +206,17 @@ def _join_with_metadata(server: str) -> str:
             member.send(join("large", metadata=bytes(METADATA_BYTES)), JOIN_WITHOUT_ID)
         frames = [member.frame() for member in members]
         return f"{sum(frame is not None and len(frame) > METADATA_BYTES for frame in frames)} long responses"
+
+
+def _join_with_metadata_by_grpc(cluster: Cluster) -> str:
+    options = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
+    with grpc.insecure_channel(cluster.bootstrap_servers, options) as channel:
+        send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(JOIN_GROUP.method)
+        requests = (join("large-grpc", f"instance-{each}", bytes(METADATA_BYTES)) for each in range(LARGE_MEMBERS))
+        encoded = [JOIN_GROUP.request.serialize(JOIN_GROUP.request.to_message(each)) for each in requests]
+        calls = [send.future(each, timeout=PREPARE_S) for each in encoded]
+        sizes = [len(each.result()) for each in calls if each.exception() is None]
+    return f"{sum(size > METADATA_BYTES for size in sizes)} long responses of {len(sizes)}"
 
 
 def _leave_static(server: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
+from kraft.coordinator.consumer.checks import TOPIC_NAMES_MAX
 from kraft.coordinator.consumer.group import ConsumerGroupState, MemberState
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
@@ -74,6 +75,7 @@ def test_a_member_too_many_is_refused_and_those_in_the_group_go_on() -> None:
         ({"owned": None}, "INVALID_REQUEST"),
         ({"owned": partitions("a", 0)}, "INVALID_REQUEST"),
         ({"topics": None}, "INVALID_REQUEST"),
+        ({"topics": frozenset(map(str, range(TOPIC_NAMES_MAX + 1)))}, "INVALID_REQUEST"),
         ({"instance_id": ""}, "INVALID_REQUEST"),
         ({"rack_id": ""}, "INVALID_REQUEST"),
         ({"server_assignor": "sticky"}, "UNSUPPORTED_ASSIGNOR"),
@@ -81,6 +83,13 @@ def test_a_member_too_many_is_refused_and_those_in_the_group_go_on() -> None:
 )
 def test_an_incomplete_or_contradictory_join_is_refused(fields: dict[str, Any], error: str) -> None:
     assert Coordinator(a=1).refusal("m1", 0, **(JOIN | fields)) == error
+
+
+def test_a_member_names_as_many_topics_as_it_may() -> None:
+    group = Coordinator(a=1)
+    names = frozenset(("a", *map(str, range(TOPIC_NAMES_MAX - 1))))
+    group.heartbeat("m1", 0, **(JOIN | {"topics": names}))
+    assert group.member("m1").topics == names
 
 
 @pytest.mark.parametrize(("member_id", "epoch"), [("m1", -3), ("m1", -2), ("", 1), ("", -1)])

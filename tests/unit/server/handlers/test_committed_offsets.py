@@ -14,6 +14,7 @@ from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
 from kraft.server.handlers.committed_offsets import (
     COMMITTED_AT_ONCE,
+    PARTITIONS_AT_ONCE,
     commit_refused,
     fetch_from_version,
     fetch_to_version,
@@ -278,6 +279,20 @@ async def test_many_partitions_that_do_not_exist_are_answered_in_turns(at_once: 
         results = codes(await broker.handlers.offsets.commit(committing(*topics), NEWEST))
         assert others.turns >= 3
     assert results == [(each.name, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * at_once) for each in topics]
+
+
+@pytest.mark.parametrize("require_stable", [False, True])
+async def test_offsets_of_many_partitions_are_fetched_some_at_a_time(require_stable: bool, tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)), NEWEST)
+        numbers = (0, 1, 7) * PARTITIONS_AT_ONCE
+        topic = OffsetFetchRequestTopics(name="orders", partition_indexes=numbers)
+        async with TurnCounter() as others:
+            group = await fetched(broker, topic, require_stable=require_stable)
+        assert others.turns >= 3
+        (found,) = group.topics
+        assert [each.partition_index for each in found.partitions] == list(numbers)
+        assert [each.committed_offset for each in found.partitions] == [5, 6, -1] * PARTITIONS_AT_ONCE
 
 
 async def test_offsets_of_many_partitions_are_deleted_some_at_a_time(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from kraft.metadata.features import GROUP_VERSION
 from kraft.metadata.records import FeatureLevelSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import MemberType
+from kraft.server.handlers.consumer_groups import ENTRIES_OF_MEMBER, MEMBERS_AT_ONCE
 from kraft.wire.schema import consumer_group_describe
 from kraft.wire.schema.consumer_group_heartbeat import Assignment, TopicPartitions
 from tests.support.cluster_images import ORDERS
@@ -50,6 +52,21 @@ async def test_a_group_is_described_with_its_members(tmp_path: Path) -> None:
         broker.image = broker.image.replay([TopicDeleted(topic_id=ORDERS)])
         (member,) = (await described(broker)).members
         assert member.assignment.topic_partitions == (), "only what exists"
+
+
+async def test_others_have_their_turn_while_members_with_many_topics_are_described(tmp_path: Path) -> None:
+    members = 5
+    async with GroupBroker(tmp_path) as broker:
+        names = tuple(map(str, range(MEMBERS_AT_ONCE * ENTRIES_OF_MEMBER)))
+        for number in range(members):
+            await broker.join_consumer(member_id=f"m{number}", subscribed_topic_names=names)
+        describing = asyncio.ensure_future(described(broker))
+        turns = 0
+        while not describing.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert len(describing.result().members) == members
+        assert turns > members
 
 
 @pytest.mark.parametrize(
