@@ -101,13 +101,17 @@ async def test_a_coordinator_answers_once_the_log_it_began_with_is_committed(tmp
     append_counts(partition, 5)
     lead(partition, epoch=2, replicas=(1, 2))
     append_counts(partition, 6)
+    append_counts(partition, 7)
     lead(partition, epoch=3, replicas=(1, 2))
     await settle()
     assert partition.high_watermark == 1
     assert await here.do(Read()) is LOADING
     fetched(partition, 2)
     await settle()
-    assert await here.do(Read()) == 11
+    assert await here.do(Read()) is LOADING
+    fetched(partition, 3)
+    await settle()
+    assert await here.do(Read()) == 18
     await here.close()
 
 

@@ -379,6 +379,13 @@ async def test_an_abort_that_writes_nothing_says_why(marking: Marking) -> None:
         await marking.handler.abort(abort(partition=9))
 
 
+async def test_an_abort_whose_marker_the_replicas_do_not_have_in_time_is_refused(marking: Marking) -> None:
+    lead(marking.first, epoch=2, replicas=(1, 2))
+    add(marking.first, PRODUCER, 0, "a")
+    with pytest.raises(Refusal, match=r"REQUEST_TIMED_OUT.*the abort marker was not written into orders-0"):
+        await marking.handler.abort(abort())
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -13,6 +13,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions, SharedFetches
+from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
@@ -455,3 +456,12 @@ async def test_fetches_wait_only_briefly_when_too_many_partitions_wait(broker: B
     await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
     assert loop.time() - began == pytest.approx(65)
     assert listener.waiting.held == 0
+
+
+async def test_a_large_fetch_waits_only_briefly_because_others_wait_for_its_turn(broker: Broker) -> None:
+    committed(broker, 0)
+    loop = asyncio.get_running_loop()
+    for partitions, waited_s in ((1, 60), (LARGE_FROM_BYTES // 16, 0.5)):
+        began = loop.time()
+        await Listener(broker).answer(12, asking(12, "orders", *[(0, 0)] * partitions), max_wait_ms=60_000)
+        assert loop.time() - began == pytest.approx(waited_s)
