@@ -86,9 +86,5 @@ class BrokerSessions:
         if known is not None and (broker_epoch is None or broker_epoch >= known.broker_epoch):
             del self._sessions[broker_id]
 
-    def next_deadline_ms(self) -> int | None:
-        """Return when the next session expires, in the past if one has already; None without sessions."""
-        return min(map(self._deadline_ms, self._sessions.values()), default=None)
-
     def _deadline_ms(self, session: _Session) -> int:
         return session.last_contact_ms + self._timeout_ms

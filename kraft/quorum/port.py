@@ -111,10 +111,6 @@ class Quorum(Protocol):
         """
 
     @property
-    def is_leader(self) -> bool:
-        """True between on_leadership(term) and on_leadership(None)."""
-
-    @property
     def leader_id(self) -> int | None: ...
 
     @property

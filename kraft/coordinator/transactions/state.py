@@ -60,9 +60,6 @@ class TransactionsState(Struct, frozen=True, kw_only=True):
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def nothing(self) -> TransactionsDecision:
-        return ShardDecision(volatile=self.volatile)
-
     def replied(self, ticket: Ticket, response: object | Refusal) -> TransactionsDecision:
         """Return the decision that changes nothing."""
         return ShardDecision(volatile=self.volatile, replies=(Reply(ticket, response),))
