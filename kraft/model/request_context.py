@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from kraft.model.principal import ANONYMOUS, Principal
+
 
 class RequestContext(Struct, frozen=True, kw_only=True):
     version: int
@@ -14,6 +16,12 @@ class RequestContext(Struct, frozen=True, kw_only=True):
 
     peer: str = ""
     """The client's address, formatted for messages."""
+
+    principal: Principal = ANONYMOUS
+    """Who the client logged in as."""
+
+    listener: str = ""
+    """Name of the listener at which the request arrived."""
 
     @property
     def client_host(self) -> str:

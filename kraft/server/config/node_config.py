@@ -27,6 +27,7 @@ from kraft.server.config.components import (
     TopicDefaults,
 )
 from kraft.server.config.group_settings import OffsetsTopicSettings
+from kraft.server.config.listener_security import OPEN, ListenerSecurity
 from kraft.server.config.transaction_settings import TransactionsTopicSettings, TransactionVerification
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
 
@@ -118,6 +119,8 @@ class NodeConfig:
     transactions: TransactionSettings
     transaction_verification: TransactionVerification
     logging: LoggingSettings
+    listener_security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """What the listeners with TLS or SASL require, by their names; CONTROLLER is among them if nodes use TLS there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The file's settings that have an effect, by current key names."""
     warnings: tuple[ConfigWarning, ...] = ()
@@ -162,6 +165,10 @@ class NodeConfig:
 
     def listener(self, name: str) -> Listener | None:
         return next((listener for listener in self.listeners if listener.name == name), None)
+
+    def security_of(self, name: str) -> ListenerSecurity:
+        """Return what the listener of that name requires."""
+        return self.listener_security.get(name, OPEN)
 
     def advertised(self, name: str) -> Listener | None:
         return next((listener for listener in self.advertised_listeners if listener.name == name), None)

@@ -25,6 +25,23 @@ UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
 """No limit on reads and writes of background work."""
 
 
+class SecurityProtocol(StrEnum):
+    """What a listener does before it reads requests: nothing, TLS, SASL, or SASL inside TLS."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
 class Role(StrEnum):
     BROKER = "broker"
     CONTROLLER = "controller"

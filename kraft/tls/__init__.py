@@ -1,0 +1,1 @@
+"""TLS: where keys and certificates come from, and the contexts and transports that use them."""
