@@ -85,7 +85,7 @@ def grow_quorum(config: ConfigFile) -> None:
 
 def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
     """Return a line about the secret that the cluster's nodes on this machine share; None if they share none."""
-    from kraft.server.config.checks import spans_machines
+    from kraft.server.config.node_authentication import spans_machines
     from kraft.server.identity import machine_secret
 
     if config.security.secret_file is not None or spans_machines(config):

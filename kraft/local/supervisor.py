@@ -18,7 +18,7 @@ import structlog
 from kraft.local.launching import KRAFT, PROCESS_OPTION, Process, launch
 from kraft.local.restart_pause import STEADY_S, RestartPause
 from kraft.local.wakeups import Wakeups
-from kraft.server.config.checks import spans_machines
+from kraft.server.config.node_authentication import spans_machines
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import processes
 from kraft.server.identity import machine_secret, process_storage, storage

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar, get_type_hints
 
 from kraft.model.config_types import INT32_MAX, IntegerBetween
 from kraft.model.configs import ConfigType
+from kraft.model.password import Password
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -49,6 +50,11 @@ class Key:
     """One of the key's number is so many of the field's."""
     dynamic: IntegerBetween | None = None
     """The values to which a running broker can be set; None: it reads the key at its start only."""
+
+    @property
+    def is_secret(self) -> bool:
+        """True if no message, description or log event may show a value."""
+        return self.read.type is ConfigType.PASSWORD
 
     def in_field(self, value: object) -> object:
         """Return the field's value for one of the key."""
@@ -123,6 +129,11 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("expected true or false")
     return text.lower() == "true"
+
+
+@reads(ConfigType.PASSWORD)
+def password(text: str) -> Password:
+    return Password(text)
 
 
 def one_of(*choices: str) -> Reader[str]:

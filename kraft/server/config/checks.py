@@ -11,23 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from kraft.metadata.group_configs import GROUP_CONFIGS
+from kraft.server.config.conflict import Conflict
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import MIB
-from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, is_loopback
-
-_HOW_TO_AUTHENTICATE = (
-    "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore.location and"
-    " ssl.truststore.location"
-)
-
-
-class Conflict(Exception):
-    """Settings that contradict each other: the key to name, and the reason with the remedy."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
-        self.reason = reason
+from kraft.server.config.security_checks import SECURITY_CHECKS
+from kraft.server.config.values import CONTROLLER, GRPC, Listener
 
 
 def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
@@ -58,80 +46,6 @@ def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
     return tuple(advertised)
 
 
-def check_security(config: NodeConfig) -> None:
-    """Raise Conflict for a node that would accept anybody on the network as a node of its cluster."""
-    security = config.security
-    stores = {
-        "ssl.keystore.location": security.keystore_file,
-        "ssl.truststore.location": security.truststore_file,
-    }
-    for key, store in stores.items():
-        if security.controllers_use_tls and store is None:
-            raise Conflict("listener.security.protocol.map", f"CONTROLLER:SSL needs a PEM file: set {key}")
-        if not security.controllers_use_tls and store is not None:
-            raise Conflict(
-                key, "has no effect without TLS on CONTROLLER: set listener.security.protocol.map=CONTROLLER:SSL"
-            )
-    if security.secret_file is not None:
-        return
-    if not security.controllers_use_tls:
-        _check_quorum_is_here(config)
-    elif config.is_broker and spans_machines(config) and not _is_here(config.listener(GRPC)):
-        raise Conflict(
-            "listener.security.protocol.map",
-            "CONTROLLER:SSL authenticates nodes on that listener only; brokers also call each other and copy partitions"
-            " on listeners without TLS: set cluster.secret.file as well",
-        )
-
-
-def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
-    warnings = [
-        ConfigWarning(
-            "listeners",
-            f"{listener} is open to other machines, and clients are not authenticated: anybody who reaches it can read,"
-            " write and administer: keep it in a trusted network",
-        )
-        for listener in config.listeners
-        # CONTROLLER is for nodes only, which authenticate each other.
-        if listener.name != CONTROLLER and not _is_here(listener)
-    ]
-    grpc = config.listener(GRPC)
-    if grpc is not None and not _is_here(grpc) and config.security.secret_file is None:
-        warnings.append(
-            ConfigWarning(
-                "listeners",
-                f"{grpc} is open to clients on other machines, but brokers there are refused: set cluster.secret.file"
-                " on every node to allow them",
-            )
-        )
-    return warnings
-
-
-def _check_quorum_is_here(config: NodeConfig) -> None:
-    """Raise Conflict if the quorum needs a secret or TLS, because each voter controls all metadata."""
-    controller = config.listener(CONTROLLER)
-    if not _is_here(controller):
-        raise Conflict(
-            "listeners",
-            f"{controller} is open to other machines, so anybody there could join the quorum:"
-            f" {_HOW_TO_AUTHENTICATE}; or listen on localhost",
-        )
-    for voter in config.quorum.voters:
-        if not is_loopback(voter.host):
-            raise Conflict("controller.quorum.voters", f"{voter} is on another machine: {_HOW_TO_AUTHENTICATE}")
-
-
-def spans_machines(config: NodeConfig) -> bool:
-    """Return whether the quorum has, or may have, voters on other machines."""
-    return not _is_here(config.listener(CONTROLLER)) or not all(
-        is_loopback(voter.host) for voter in config.quorum.voters
-    )
-
-
-def _is_here(listener: Listener | None) -> bool:
-    return listener is None or is_loopback(listener.host)
-
-
 def _check_listeners_fit_roles(config: NodeConfig) -> None:
     for named, is_needed, role, example in (
         (GRPC, config.is_broker, "broker", "GRPC://localhost:9094"),
@@ -147,22 +61,6 @@ def _check_listeners_fit_roles(config: NodeConfig) -> None:
         raise Conflict(
             "listeners", f"{listener.name} is served by a broker only: remove it, or add broker to process.roles"
         )
-
-
-def _check_protocols(config: NodeConfig) -> None:
-    protocols = {PLAINTEXT: PLAINTEXT, **dict(config.security.protocols)}
-    for listener in config.listeners:
-        name = listener.name
-        if name not in protocols and name not in (GRPC, CONTROLLER):
-            raise Conflict(
-                "listeners",
-                f"{name} has no security protocol: add {name}:PLAINTEXT to listener.security.protocol.map",
-            )
-        if name != CONTROLLER and protocols.get(name, PLAINTEXT) != PLAINTEXT:
-            raise Conflict(
-                "listener.security.protocol.map",
-                f"security for clients is not supported yet: map {name} to PLAINTEXT",
-            )
 
 
 def _check_ports(config: NodeConfig) -> None:
@@ -299,7 +197,7 @@ def _check_cleaner(config: NodeConfig) -> None:
 
 CHECKS: Final[tuple[Callable[[NodeConfig], None], ...]] = (
     _check_listeners_fit_roles,
-    _check_protocols,
+    *SECURITY_CHECKS,
     _check_ports,
     _check_directories,
     _check_voters,
@@ -309,6 +207,5 @@ CHECKS: Final[tuple[Callable[[NodeConfig], None], ...]] = (
     _check_group_times,
     _check_sizes,
     _check_cleaner,
-    check_security,
 )
 """Each raises Conflict for the first contradiction that it finds."""

@@ -13,42 +13,7 @@ from kraft.model.config_keys import Required, boolean, key, one_of, whole_number
 from kraft.model.config_types import INT32_MAX, INT64_MAX, IntegerBetween
 from kraft.server.config import readers
 from kraft.server.config.readers import MIB
-from kraft.server.config.values import CONTROLLER, SSL, UNLIMITED_BYTES_PER_SECOND, Durability, Voter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
-    """Authentication among the nodes of a cluster. By default they share a secret of this machine."""
-
-    secret_file: Path | None = key(
-        "cluster.secret.file",
-        readers.file,
-        "File with a secret that all nodes of the cluster share. Kraft only.",
-        default=None,
-    )
-    protocols: tuple[tuple[str, str], ...] = key(
-        "listener.security.protocol.map",
-        readers.security_protocols,
-        "Security protocols of listeners, as NAME:PROTOCOL; CONTROLLER:SSL is TLS with certificates on both sides.",
-        default=(),
-    )
-    """Names and protocols, including listeners that the node does not have."""
-    keystore_file: Path | None = key(
-        "ssl.keystore.location",
-        readers.file,
-        "PEM file with the node's unencrypted private key and its certificates.",
-        default=None,
-    )
-    truststore_file: Path | None = key(
-        "ssl.truststore.location",
-        readers.file,
-        "PEM file with the certificates of the CAs of this cluster's nodes, and no others.",
-        default=None,
-    )
-
-    @property
-    def controllers_use_tls(self) -> bool:
-        return (CONTROLLER, SSL) in self.protocols
+from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND, Durability, Voter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.properties import Property
-from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, is_loopback
+from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, SecurityProtocol, is_loopback
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
@@ -92,7 +92,32 @@ def completed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
                 f"{controller} is opened as {narrowed}: for controllers on other machines, set cluster.secret.file",
             )
         )
-    return replace(config, listeners=listeners), warnings
+    narrow_config, narrowings = _narrowed(replace(config, listeners=listeners))
+    return narrow_config, [*warnings, *narrowings]
+
+
+def _narrowed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
+    """Open listeners on loopback that are for any interface, and send their clients to loopback.
+
+    Kafka's sample has such a listener without authentication. Clients on other machines could not use it anyway.
+    """
+    warnings, listeners = [], list(config.listeners)
+    for index, listener in enumerate(listeners):
+        advertised = config.advertised(listener.name)
+        is_open = config.security.protocol_of(listener.name) is SecurityProtocol.PLAINTEXT
+        is_meant = listener.name in config.security.unauthenticated_listeners
+        if listener.name == CONTROLLER or listener.host or is_meant or not is_open:
+            continue
+        if advertised is not None and is_loopback(advertised.host):
+            listeners[index] = replace(listener, host=LOOPBACK)
+            warnings.append(
+                ConfigWarning(
+                    "listeners",
+                    f"{listener} is opened as {listeners[index]}, because it sends its clients to {advertised}: for"
+                    " clients on other machines, advertise another address, and let them log in",
+                )
+            )
+    return replace(config, listeners=tuple(listeners)), warnings
 
 
 def _authenticates(config: NodeConfig) -> bool:

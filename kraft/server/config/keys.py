@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from kraft.log.topic_config import SERVER_KEYS, ConfigKey, ServerKey
 from kraft.metadata.group_configs import GROUP_CONFIGS
-from kraft.model.config_keys import Key, Reader, components_of, keys_of
+from kraft.model.config_keys import Key, Reader, components_of, keys_of, one_of
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import only_value
-from kraft.server.config.values import CONTROLLER, GRPC
-
-_PEM_ONLY: Final = only_value("PEM", "convert the store, for example with openssl pkcs12 -nodes")
+from kraft.server.config.values import CONTROLLER, GRPC, SecurityProtocol
+from kraft.tls.stores import TlsVersion
 
 _FIXED_KEYS: Final = (
     Key(
@@ -35,18 +34,18 @@ _FIXED_KEYS: Final = (
         " the first listener for Kafka's protocol where it is reached.",
         GRPC,
     ),
-    Key("ssl.keystore.type", _PEM_ONLY, "Format of ssl.keystore.location; always PEM. Kafka's default is JKS.", "PEM"),
     Key(
-        "ssl.truststore.type",
-        _PEM_ONLY,
-        "Format of ssl.truststore.location; always PEM. Kafka's default is JKS.",
-        "PEM",
+        "security.inter.broker.protocol",
+        one_of(*SecurityProtocol),
+        "What brokers need of each other's listeners: with SSL or SASL_SSL these have TLS. Brokers authenticate each"
+        " other in any case.",
+        SecurityProtocol.PLAINTEXT,
     ),
     Key(
-        "ssl.client.auth",
-        only_value("required", "with TLS, nodes always have to show certificates"),
-        "Whether nodes have to show certificates with TLS; always required.",
-        "required",
+        "ssl.protocol",
+        one_of("TLS", *TlsVersion),
+        "Accepted for Kafka's files: ssl.enabled.protocols says which versions are offered.",
+        TlsVersion.TLS_1_3,
     ),
     Key(
         "ssl.endpoint.identification.algorithm",

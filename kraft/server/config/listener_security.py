@@ -7,25 +7,9 @@ from typing import Final
 
 from kraft.model.password import Password
 from kraft.sasl.mechanisms import SaslMechanism
+from kraft.server.config.security_settings import OAuthBearerSettings
 from kraft.server.config.values import SecurityProtocol
 from kraft.tls.stores import ClientAuth, TlsSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthBearerSettings:
-    """How the tokens of OAUTHBEARER are verified (KIP-768)."""
-
-    jwks_url: str
-    """The authorization server's keys: `https://...` or `file:///...`."""
-    expected_audiences: tuple[str, ...] = ()
-    """One of them has to be in the token; empty: not checked."""
-    expected_issuer: str | None = None
-    clock_skew_s: int = 30
-    scope_claim: str = "scope"
-    subject_claim: str = "sub"
-    jwks_refresh_ms: int = 3_600_000
-    retry_backoff_ms: int = 100
-    retry_backoff_ms_max: int = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ once, and each is one line that names the file, the key and the allowed values. 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,15 @@ from typing import Any
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.group_configs import GroupBounds, group_bounds
-from kraft.model.config_keys import Key, Required, components_of, keys_of
+from kraft.model.config_keys import components_of, keys_of
 from kraft.model.errors import Refusal
 from kraft.server.config import kafka_files, properties, unsupported
-from kraft.server.config.checks import CHECKS, Conflict, advertised_listeners, security_warnings
-from kraft.server.config.keys import BY_NAME, KEYS
+from kraft.server.config.checks import CHECKS, advertised_listeners
+from kraft.server.config.conflict import Conflict
+from kraft.server.config.exposure import allowed_by_environment, exposure_warnings
+from kraft.server.config.file_settings import FileSettings
+from kraft.server.config.keys import KEYS
+from kraft.server.config.listener_loading import with_listeners
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import check_processes
 from kraft.server.config.properties import PropertiesError, Property
@@ -29,7 +34,7 @@ class ConfigError(ValueError):
     """The node cannot start with this configuration; one line, with the remedy."""
 
 
-def load(path: Path | str) -> NodeConfig:
+def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeConfig:
     """Return the configuration of a file. Raises ConfigError."""
     file = Path(path)
     settings, repeated = _last_of_each(_read(file), file)
@@ -43,13 +48,17 @@ def load(path: Path | str) -> NodeConfig:
     complete, added = kafka_files.with_voters(settings)
     if added:
         warnings = [*(each for each in warnings if each.key != kafka_files.BOOTSTRAP_SERVERS), *added]
-    values = _values(file, complete, problems)
+    of_file = FileSettings(file, complete)
+    values = _values(of_file, problems)
     _raise_for(file, problems)
-    config, changed = kafka_files.completed(_assemble(file, complete, values))
+    config = allowed_by_environment(_assemble(file, complete, values), environment)
+    config, changed = kafka_files.completed(config)
     warnings += changed
+    config, problems = with_listeners(config, of_file)
     config, conflicts = _checked(config)
-    _raise_for(file, [_problem(file, each.key, settings, each.reason) for each in conflicts])
-    warnings += security_warnings(config)
+    of_messages = FileSettings(file, settings)
+    _raise_for(file, [*problems, *(of_messages.problem(each) for each in conflicts)])
+    warnings += exposure_warnings(config)
     return replace(config, warnings=tuple(warnings))
 
 
@@ -117,14 +126,14 @@ def _raise_for(file: Path, problems: list[str]) -> None:
         raise ConfigError(problems[0])
 
 
-def _values(file: Path, settings: Mapping[str, Property], problems: list[str]) -> dict[str, Any]:
+def _values(settings: FileSettings, problems: list[str]) -> dict[str, Any]:
     """Return the values of the keys; what is wrong with others is added to the problems."""
     values: dict[str, Any] = {}
     for key in KEYS:
         try:
-            values[key.name] = _value(file, key, settings)
-        except ConfigError as error:
-            problems.append(str(error))
+            values[key.name] = settings.value(key)
+        except Conflict as conflict:
+            problems.append(settings.problem(conflict))
     return values
 
 
@@ -139,7 +148,7 @@ def _assemble(file: Path, settings: Mapping[str, Property], values: Mapping[str,
         parts = {name: whole.get(part) or filled(part) for name, part in components_of(component).items()}
         return component(**keyed, **parts, **others)
 
-    config: NodeConfig = filled(NodeConfig, file=file, settings=_effective_settings(settings))
+    config: NodeConfig = filled(NodeConfig, file=file, settings=FileSettings(file, settings).in_effect())
     return config
 
 
@@ -149,40 +158,3 @@ def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
         return broker_defaults({setting.key: setting.value for setting in settings.values()})
     except Refusal as refusal:
         raise ConfigError(f"{file}: {refusal.message}") from None
-
-
-def _effective_settings(settings: Mapping[str, Property]) -> dict[str, str]:
-    return {BY_NAME[name].name: setting.value for name, setting in settings.items() if name in BY_NAME}
-
-
-def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
-    setting = settings.get(key.name)
-    older = settings.get(key.older_name) if key.older_name else None
-    if setting and older and setting.value != older.value:
-        raise ConfigError(
-            _problem(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove one of them")
-        )
-    setting = setting or older
-    if setting is None:
-        if isinstance(key.default, Required):
-            example = key.default.example
-            if key.name == kafka_files.VOTERS:
-                example = kafka_files.example_of_voters(settings, example)
-            raise ConfigError(f"{file}: {key.name} is missing: set it, for example {key.name}={example}")
-        return key.in_field(key.default)
-    try:
-        return key.in_field(key.read(setting.value))
-    except ValueError as error:
-        raise ConfigError(_problem(file, setting.key, settings, str(error))) from None
-
-
-def _problem(file: Path, name: str, settings: Mapping[str, Property], reason: str) -> str:
-    setting = settings.get(name)
-    key = BY_NAME.get(name)
-    if setting is None and key is not None:
-        # The file may use the older name, or rely on the default.
-        setting = settings.get(key.older_name or "")
-    if setting is not None:
-        return f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}"
-    default = f"={key.default}" if key is not None else ""
-    return f"{file}: {name}{default} (the default): {reason}"

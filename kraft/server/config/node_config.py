@@ -23,11 +23,12 @@ from kraft.server.config.components import (
     NetworkLimits,
     QuorumSettings,
     ReplicationConfig,
-    SecuritySettings,
     TopicDefaults,
 )
+from kraft.server.config.connection_settings import ConnectionSettings
 from kraft.server.config.group_settings import OffsetsTopicSettings
 from kraft.server.config.listener_security import OPEN, ListenerSecurity
+from kraft.server.config.security_settings import SecuritySettings
 from kraft.server.config.transaction_settings import TransactionsTopicSettings, TransactionVerification
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
 
@@ -78,7 +79,8 @@ class NodeConfig:
     listeners: tuple[Listener, ...] = key(
         "listeners",
         readers.listeners,
-        "Listeners of the node, each as NAME://host:port: PLAINTEXT, GRPC, CONTROLLER.",
+        "Listeners of the node, each as NAME://host:port: GRPC, CONTROLLER, and others for Kafka's protocol, such as"
+        " PLAINTEXT or SASL_SSL.",
         default=Required("GRPC://localhost:9094,CONTROLLER://localhost:9093"),
     )
     advertised_listeners: tuple[Listener, ...] = key(
@@ -111,6 +113,7 @@ class NodeConfig:
     broker: BrokerTimings
     elections: LeaderElections
     network: NetworkLimits
+    connections: ConnectionSettings
     offsets_topic: OffsetsTopicSettings
     groups: GroupShardSettings
     group_bounds: GroupBounds

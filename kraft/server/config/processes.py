@@ -13,7 +13,7 @@ from typing import Final
 
 from kraft.metadata.machines import MACHINE_RACK_PREFIX
 from kraft.model.ids import BrokerId
-from kraft.server.config.checks import Conflict
+from kraft.server.config.conflict import Conflict
 from kraft.server.config.node_config import PROCESS_ID_STEP, NodeConfig
 from kraft.server.config.values import CONTROLLER, Listener, Role
 

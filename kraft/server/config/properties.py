@@ -120,7 +120,8 @@ def _unescape(text: str) -> str:
 
 def _code_point(digits: str) -> str:
     if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        raise ValueError(f"\\u{digits} is not an escape: expected \\u and four hexadecimal digits")
+        # The digits are left out: they may be part of a password.
+        raise ValueError("an escape is broken: expected \\u and four hexadecimal digits")
     return chr(int(digits, 16))
 
 

@@ -12,9 +12,6 @@ from kraft.model.config_keys import Reader, items_of, one_of, reads, whole_numbe
 from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (
-    CONTROLLER,
-    PLAINTEXT,
-    SSL,
     UNLIMITED_BYTES_PER_SECOND,
     Durability,
     Listener,
@@ -27,7 +24,6 @@ MIB = 1024 * 1024
 _ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
 _LISTENER = re.compile(rf"(?P<name>[A-Za-z0-9_]+)://{_ADDRESS}")
 _VOTER = re.compile(rf"(?P<node_id>[0-9]+)@{_ADDRESS}")
-_KAFKA_SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @reads(ConfigType.DOUBLE)
@@ -122,20 +118,6 @@ def listeners(text: str) -> tuple[Listener, ...]:
 
 
 @reads(ConfigType.LIST)
-def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
-    """Return names and protocols in capitals. Kafka's sample maps names of listeners that it does not have."""
-    found = []
-    for item in items_of(text):
-        name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
-        if not separator or not name or not protocol:
-            raise ValueError("expected NAME:PROTOCOL, separated by commas")
-        if name == CONTROLLER and protocol not in (PLAINTEXT, SSL):
-            raise ValueError(f"{name} can only be mapped to PLAINTEXT or SSL")
-        found.append((name, protocol))
-    return tuple(found)
-
-
-@reads(ConfigType.LIST)
 def voters(text: str) -> tuple[Voter, ...]:
     found = tuple(_voter(item) for item in items_of(text))
     if not found:
@@ -153,10 +135,7 @@ def _listener(text: str) -> Listener:
     matched = _LISTENER.fullmatch(text)
     if matched is None:
         raise ValueError(f"{text!r} is not a listener: expected NAME://host:port")
-    name = matched["name"].upper()
-    if name in _KAFKA_SECURE_LISTENERS:
-        raise ValueError(f"{name}: security for clients is not supported yet: use PLAINTEXT")
-    return Listener(name, _host(matched["host"]), _port(matched["port"]))
+    return Listener(matched["name"].upper(), _host(matched["host"]), _port(matched["port"]))
 
 
 def _voter(text: str) -> Voter:

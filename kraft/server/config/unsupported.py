@@ -11,26 +11,38 @@ from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.configs import NOT_SUPPORTED_YET
+from kraft.server.config import overrides
 from kraft.server.config.keys import BY_NAME
-from kraft.server.config.values import PLAINTEXT
-
-ZOOKEEPER_REFUSAL: Final = (
-    "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
-)
+from kraft.server.config.served import NOT_IN_EFFECT_YET
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", "listener.name.")
+ZOOKEEPER_REFUSAL: Final = (
+    "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
+)
+
+
+_SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", overrides.PREFIX)
 _SECURITY_KEYS = ("authorizer.class.name", "super.users", "principal.builder.class")
 
-# Values of security settings that describe what an open node does.
+# Values of security settings that describe what a node does without authorization.
 _HARMLESS_SECURITY_VALUES = {
-    "security.inter.broker.protocol": (PLAINTEXT,),
     "allow.everyone.if.no.acl.found": ("true",),
 }
+
+_OF_NODES = _names("sasl.mechanism.inter.broker.protocol sasl.mechanism.controller.protocol")
+"""How the nodes of Kafka log in at each other."""
+
+_OF_JAVA = _names("""
+    ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.provider ssl.secure.random.implementation""")
+
+_NO_KERBEROS: Final = "Kerberos is not supported: remove the line, and set sasl.enabled.mechanisms"
+_NO_DELEGATION_TOKENS: Final = (
+    "delegation tokens are not supported: remove the line, and let clients log in with SCRAM-SHA-512 or OAUTHBEARER"
+)
 
 _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
     "start and failure of log directories": """
@@ -60,8 +72,7 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
         num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
         socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
         socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
-        connection.failed.authentication.delay.ms max.connections.per.ip
-        max.connections.per.ip.overrides max.connection.creation.rate max.request.partition.size.limit
+        max.request.partition.size.limit
         max.incremental.fetch.session.cache.slots request.timeout.ms fetch.purgatory.purge.interval.requests
         producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes
         num.replica.fetchers num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.socket.timeout.ms
@@ -104,17 +115,37 @@ def refusal(key: str, value: str) -> str | None:
     """Return why a node must not start with this setting, or None."""
     if key.startswith("zookeeper."):
         return ZOOKEEPER_REFUSAL
-    if key in BY_NAME or not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
+    if key.startswith(overrides.PREFIX):
+        return overrides.refusal(key, value)
+    if key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):
         return None
-    if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES or key.startswith(_SECURITY_PREFIXES):
+    if not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
+        return None
+    if key.startswith("sasl.kerberos.") or key == "principal.to.local.rules":
+        return _NO_KERBEROS
+    if key.startswith("delegation.token."):
+        return _NO_DELEGATION_TOKENS
+    if key.endswith(overrides.JAAS_CONFIG):
+        return f"write {overrides.PREFIX}NAME.plain.{overrides.JAAS_CONFIG}, with the listener's name in lower case"
+    if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES:
         return "not supported yet: remove the line, and keep the node in a trusted network"
+    if key.startswith(_SECURITY_PREFIXES):
+        return f"not supported yet: remove the line{_suggestion(key)}"
     return None
 
 
 def warning(key: str) -> str | None:
     """Return a warning for a setting without effect, or None."""
+    if key.removeprefix(overrides.PREFIX) in NOT_IN_EFFECT_YET or key.endswith(f".{overrides.CREATION_RATE}"):
+        return "has no effect: not supported yet"
     if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
         return None
+    if key.startswith(overrides.PREFIX):
+        return overrides.warning(key)
+    if key in _OF_NODES:
+        return "has no effect: nodes authenticate each other, see cluster.secret.file"
+    if key in _OF_JAVA:
+        return "has no effect: it is a setting of Java"
     if area := _UNSUPPORTED.get(key):
         return f"has no effect: not supported yet (Kafka's settings for {area})"
     if key in _OLD_ADDRESS_KEYS:

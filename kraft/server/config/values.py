@@ -16,10 +16,7 @@ CONTROLLER = "CONTROLLER"
 """The listener for the quorum, and for brokers' requests to the active controller."""
 
 PLAINTEXT = "PLAINTEXT"
-"""The listener of Kafka's protocol, and the security protocol of all such listeners."""
-
-SSL = "SSL"
-"""The security protocol of a listener with TLS; without TLS it is PLAINTEXT."""
+"""The usual name of the listener of Kafka's protocol."""
 
 UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
 """No limit on reads and writes of background work."""

@@ -171,6 +171,8 @@ class _Describing:
     def _of_file(
         self, key: Key, synonyms: list[DescribeConfigsSynonym], *, read_only: bool
     ) -> DescribeConfigsResourceResult:
+        if key.is_secret:
+            synonyms = [_synonym(each.name, None, ConfigSource(each.source)) for each in synonyms]
         return self._entry(
             key.name,
             synonyms[0].value,
@@ -196,7 +198,7 @@ class _Describing:
             value=value,
             read_only=read_only,
             config_source=synonyms[0].source,
-            is_sensitive=False,
+            is_sensitive=config_type is ConfigType.PASSWORD,
             synonyms=tuple(synonyms) if self._include_synonyms else (),
             config_type=config_type,
             documentation=documentation if self._include_documentation else None,

@@ -26,12 +26,13 @@ from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_nod
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.config.checks import spans_machines
 from kraft.server.config.loading import ConfigError
+from kraft.server.config.node_authentication import spans_machines
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER
 from kraft.server.identity import machine_secret
 from kraft.server.identity.machine_secret import NoPlaceForSecret
+from kraft.tls.stores import KeyStoreFile, TrustStoreFile
 
 log = structlog.get_logger()
 
@@ -65,14 +66,14 @@ class NodeCredentials:
         self.refusals = refusals
         self._config = config
         self._cluster_id = cluster_id
-        security = config.security
         self._secrets = _secrets_of(config, cluster_id)
         self._tls: TlsFiles | None = None
-        if security.keystore_file is not None and security.truststore_file is not None:
+        tls = config.security_of(CONTROLLER).tls
+        if tls is not None:
             own = next((voter for voter in config.quorum.voters if voter.node_id == config.node_id), None)
-            self._tls = read_tls_files(
-                security.keystore_file, security.truststore_file, host=None if own is None else own.host
-            )
+            assert isinstance(tls.key_store, KeyStoreFile), "the configuration was checked"
+            assert isinstance(tls.trust_store, TrustStoreFile), "the configuration was checked"
+            self._tls = read_tls_files(tls.key_store.path, tls.trust_store.path, host=None if own is None else own.host)
 
     # --- checks of others ---
 

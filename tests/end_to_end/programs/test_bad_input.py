@@ -51,7 +51,7 @@ def config(tmp_path: Path, plan: NodePlan) -> Path:
         ("listeners=GRPC://localhost", "'GRPC://localhost' is not a listener: expected NAME://host:port"),
         ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1"),
         ("zookeeper.connect=localhost:2181", "Kraft has no ZooKeeper: name the controllers in controller.quorum"),
-        ("ssl.keystore.password=hush", "ssl.keystore.password: not supported yet: remove the line"),
+        ("ssl.keystore.password=hush", "ssl.keystore.password: has no effect: no listener uses TLS: map one to SSL"),
         ("advertised.listeners=GRPC://0.0.0.0:9094", "means every interface, and clients need one address"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import ConfigWarning
 
 CONTRACT = """
 process.roles=broker,controller
@@ -23,6 +24,12 @@ controller.quorum.voters=1@localhost:9093
 listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093
 log.dirs=data
 """
+
+
+def warned_of(config: NodeConfig) -> list[ConfigWarning]:
+    """Return the warnings, but for those of settings that stand twice: the tests append to the files above."""
+    return [warning for warning in config.warnings if not warning.message.startswith("set in lines ")]
+
 
 Load = Callable[[str], NodeConfig]
 """Loads a file of this text."""

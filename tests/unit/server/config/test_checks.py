@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kraft.server.config.checks import security_warnings
 from tests.unit.server.config.files import COMBINED, Load, Refuse
 
 CONFLICTS = [
@@ -29,7 +28,7 @@ CONFLICTS = [
     ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 means every interface, and clients need"),
     ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which is not in listeners"),
     (
-        "listeners=GRPC://:9094,CONTROLLER://:9093",
+        "listeners=GRPC://:9094,CONTROLLER://:9093\nallow.unauthenticated.listeners=GRPC",
         "GRPC://:9094 means every interface, and clients need one address: advertise",
     ),
     ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1, so new topics"),
@@ -101,96 +100,6 @@ def test_an_advertised_address_stands_for_a_listener_on_every_interface(load_tex
     config = load_text(
         COMBINED
         + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"
-        + "cluster.secret.file=secret\n"
+        + "cluster.secret.file=secret\nallow.unauthenticated.listeners=GRPC\n"
     )
     assert [listener.address for listener in config.advertised_listeners] == ["broker-1.example:19094"]
-
-
-OPEN_CONTROLLER = "listeners=GRPC://localhost:9094,CONTROLLER://0.0.0.0:9093\n"
-OPEN_BOTH = (
-    "listeners=GRPC://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\nadvertised.listeners=GRPC://broker-1.example:9094\n"
-)
-FAR_VOTERS = "controller.quorum.voters=1@localhost:9093,2@kraft-2.example:9093\n"
-TLS = (
-    "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.keystore.location=own.pem\n"
-    "ssl.truststore.type=PEM\nssl.truststore.location=trusted.pem\n"
-)
-SECRET = "cluster.secret.file=secret\n"
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (
-            OPEN_CONTROLLER,
-            "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could join the quorum",
-        ),
-        (
-            OPEN_CONTROLLER,
-            "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore",
-        ),
-        (FAR_VOTERS, "2@kraft-2.example:9093 is on another machine: set cluster.secret.file, or listener.security"),
-        (
-            "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9094\ncontroller.quorum.voters=1@10.0.0.1:1\n",
-            "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
-        ),
-        (OPEN_BOTH + TLS, "copy partitions on listeners without TLS: set cluster.secret"),
-        (
-            "listener.security.protocol.map=CONTROLLER:SSL\n",
-            "CONTROLLER:SSL needs a PEM file: set ssl.keystore.location",
-        ),
-        (
-            TLS.replace("ssl.truststore.location=trusted.pem\n", ""),
-            "CONTROLLER:SSL needs a PEM file: set ssl.truststore.location",
-        ),
-        ("ssl.keystore.location=own.pem\n", "has no effect without TLS on CONTROLLER: set listener.security"),
-        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for example with openssl pkcs12"),
-        ("ssl.client.auth=none\n", "expected required: with TLS, nodes always have to show"),
-        ("ssl.endpoint.identification.algorithm=\n", "expected https: a certificate always has to name"),
-        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can only be mapped to PLAINTEXT or SSL"),
-        ("listener.security.protocol.map=CONTROLLER\n", "expected NAME:PROTOCOL, separated by commas"),
-        ("cluster.secret.file=\n", "expected the path of one file"),
-    ],
-)
-def test_a_node_that_would_accept_anybody_as_a_node_of_its_cluster_is_refused(
-    refused: Refuse, lines: str, expected: str
-) -> None:
-    assert expected in refused(COMBINED + lines)
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "",
-        "listeners=GRPC://[::1]:9094,CONTROLLER://127.0.0.2:9093\n",
-        OPEN_CONTROLLER + SECRET,
-        OPEN_CONTROLLER + TLS,
-        FAR_VOTERS + SECRET,
-        FAR_VOTERS + TLS,
-    ],
-)
-def test_a_node_with_a_secret_or_certificates_or_alone_on_its_machine_is_accepted(load_text: Load, lines: str) -> None:
-    assert security_warnings(load_text(COMBINED + lines)) == []
-
-
-def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load) -> None:
-    lines = "listeners=GRPC://0.0.0.0:9094,CONTROLLER://localhost:9093\nadvertised.listeners=GRPC://here.example:9094\n"
-    config = load_text(COMBINED + lines)
-    everybody, warning = security_warnings(config)
-    assert {everybody, warning} <= set(config.warnings)
-    assert (
-        "open to clients on other machines, but brokers there are refused: set cluster.secret.file" in warning.message
-    )
-
-
-@pytest.mark.parametrize("lines", [OPEN_BOTH + SECRET, OPEN_BOTH + TLS + SECRET])
-def test_grpc_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load, lines: str) -> None:
-    (warning,) = security_warnings(load_text(COMBINED + lines))
-    assert "GRPC://" in warning.message
-    assert "is open to other machines, and clients are not authenticated" in warning.message
-
-
-def test_kafkas_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load) -> None:
-    lines = "listeners=PLAINTEXT://here.example:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
-    (warning,) = security_warnings(load_text(COMBINED + lines))
-    assert "PLAINTEXT://here.example:9092 is open to other machines, and clients are not" in warning.message

@@ -60,7 +60,7 @@ def test_kafkas_sample_of_a_combined_node_starts_as_it_is(load_text: Load) -> No
     config = load_text(SERVER)
     assert [str(voter) for voter in config.quorum.voters] == ["1@localhost:9093"]
     assert [str(each) for each in config.listeners] == [
-        "PLAINTEXT://:9092",
+        "PLAINTEXT://localhost:9092",
         "CONTROLLER://localhost:9093",
         "GRPC://localhost:9094",
     ]
@@ -72,6 +72,7 @@ def test_kafkas_sample_of_a_combined_node_starts_as_it_is(load_text: Load) -> No
     )
     assert not [each for each in said if "unknown key" in each or each.startswith("controller.quorum.bootstrap")]
     assert any(OF_LISTENERS in each for each in said)
+    assert any("PLAINTEXT://:9092 is opened as PLAINTEXT://localhost:9092, because it sends" in each for each in said)
     assert any(each.startswith("controller.quorum.voters: is not set: this node is the only") for each in said)
 
 
@@ -124,6 +125,20 @@ def test_nothing_is_added_or_narrowed_for_a_quorum_on_other_machines(load_text: 
 def test_an_address_that_was_written_is_not_narrowed(load_text: Load) -> None:
     with pytest.raises(ConfigError, match=r"CONTROLLER://0\.0\.0\.0:9093 is open to other machines"):
         load_text(CONTROLLER.replace("listeners=CONTROLLER://:9093", "listeners=CONTROLLER://0.0.0.0:9093"))
+
+
+def test_an_open_listener_is_narrowed_only_if_its_clients_are_on_this_machine(load_text: Load) -> None:
+    elsewhere = SERVER.replace("PLAINTEXT://localhost:9092", "PLAINTEXT://here.example:9092")
+    with pytest.raises(ConfigError, match="PLAINTEXT://:9092 is open to other machines without authentication"):
+        load_text(elsewhere)
+    written = SERVER.replace("PLAINTEXT://:9092", "PLAINTEXT://0.0.0.0:9092")
+    with pytest.raises(ConfigError, match=r"PLAINTEXT://0\.0\.0\.0:9092 is open to other machines"):
+        load_text(written)
+
+
+def test_a_listener_that_may_be_open_is_not_narrowed(load_text: Load) -> None:
+    config = load_text(f"{SERVER}allow.unauthenticated.listeners=PLAINTEXT\n")
+    assert "PLAINTEXT://:9092" in map(str, config.listeners)
 
 
 def test_with_a_secret_controllers_are_open_to_other_machines(load_text: Load) -> None:

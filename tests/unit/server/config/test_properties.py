@@ -70,6 +70,12 @@ def test_a_broken_escape_names_file_and_line(text: bytes) -> None:
         parse(text, "server.properties")
 
 
+def test_a_broken_escape_shows_nothing_of_the_value() -> None:
+    with pytest.raises(PropertiesError) as raised:
+        parse(b"ssl.key.password=hun\\ter2\\u12g4", "server.properties")
+    assert not [part for part in ("hun", "ter2", "12g4") if part in str(raised.value)]
+
+
 def test_bytes_that_are_no_text_name_file_and_line() -> None:
     with pytest.raises(PropertiesError, match=r"^server\.properties:2: not UTF-8 text$"):
         parse(b"a=1\nb=\xff\n", "server.properties")

@@ -122,6 +122,29 @@ def test_only_what_is_asked_for_is_described(directory: Path) -> None:
     assert (only.name, only.value, only.synonyms, only.documentation) == ("segment.bytes", "1073741824", (), None)
 
 
+def test_a_secret_of_the_file_is_described_without_its_value(directory: Path) -> None:
+    secure = (
+        "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.location=/own.pem\nssl.key.password=hunter2\n"
+        "ssl.truststore.location=/ca.pem\n"
+    )
+    description = described(directory, orders(), "7", kind=BROKER, file=secure)
+    found = entry(description, "ssl.key.password")
+    assert (found.value, found.is_sensitive, found.config_type) == (None, True, ConfigType.PASSWORD)
+    assert synonyms(found) == [
+        ("ssl.key.password", None, "STATIC_BROKER_CONFIG"),
+        ("ssl.key.password", None, "DEFAULT_CONFIG"),
+    ]
+    assert {each.name for each in description.configs if each.is_sensitive} == {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    }
+    assert "hunter2" not in repr(description)
+
+
 def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: Path) -> None:
     description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
     assert [each.name for each in description.configs] == sorted(key.name for key in KEYS)

@@ -1,0 +1,39 @@
+"""Limits of what one address, or somebody who does not log in, can take from a listener."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kraft.model.config_keys import key, whole_number
+from kraft.model.config_types import INT32_MAX
+from kraft.server.config import security_readers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    per_host_max: int = key(
+        "max.connections.per.ip",
+        whole_number(0),
+        "Most open connections from one address.",
+        default=INT32_MAX,
+    )
+    per_host_overrides: tuple[tuple[str, int], ...] = key(
+        "max.connections.per.ip.overrides",
+        security_readers.connections_per_host,
+        "Other values of max.connections.per.ip for some hosts, as HOST:COUNT.",
+        default=(),
+    )
+    creation_rate_max: int = key(
+        "max.connection.creation.rate",
+        whole_number(0),
+        "Most new connections of all listeners per second; listener.name.NAME.max.connection.creation.rate is for one.",
+        default=INT32_MAX,
+    )
+    creation_rates_of_listeners: tuple[tuple[str, int], ...] = field(default=())
+    """Names of listeners that have a rate of their own, and the rates."""
+    failed_login_delay_ms: int = key(
+        "connection.failed.authentication.delay.ms",
+        whole_number(0),
+        "Time until the connection of a client that could not log in is closed.",
+        default=100,
+    )

@@ -1,0 +1,113 @@
+"""Listeners for clients that other machines can reach: closed, unless the file or the environment says otherwise.
+
+A listener is open if it lets in somebody who did not show who it is, or if it sends passwords in clear text.
+CONTROLLER is for nodes only, which authenticate each other: see `node_authentication`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from kraft.server.config.conflict import Conflict
+from kraft.server.config.listener_security import ListenerSecurity
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, is_loopback
+
+ALLOWED_BY_ENVIRONMENT: Final = "ALLOW_PLAINTEXT_LISTENER"
+
+_YES: Final = ("yes", "true", "1")
+
+
+def allowed_by_environment(config: NodeConfig, environment: Mapping[str, str]) -> NodeConfig:
+    """Return the configuration in which each listener may be open, if the environment says so."""
+    if environment.get(ALLOWED_BY_ENVIRONMENT, "").lower() not in _YES:
+        return config
+    names = tuple(listener.name for listener in config.listeners if listener.name != CONTROLLER)
+    return replace(config, security=replace(config.security, unauthenticated_listeners=names))
+
+
+def check_strangers(config: NodeConfig) -> None:
+    """Raise Conflict for listeners that would let in anybody from other machines."""
+    found = [
+        listener
+        for listener, security in _exposed(config)
+        if not security.authenticates and not _is_allowed(config, listener)
+    ]
+    if found:
+        raise Conflict(
+            "listeners",
+            f"{_in_words(found)} open to other machines without authentication: let clients log in, with"
+            f" listener.security.protocol.map={_mapped(found)}, or, in a network that you trust,"
+            f" {_allowance(config, found)}",
+        )
+
+
+def check_passwords(config: NodeConfig) -> None:
+    """Raise Conflict for listeners at which others on the network could read passwords."""
+    found = [
+        listener
+        for listener, security in _exposed(config)
+        if security.sends_passwords_in_clear and not _is_allowed(config, listener)
+    ]
+    if found:
+        raise Conflict(
+            "listeners",
+            f"{_in_words(found)} open to other machines, and PLAIN and OAUTHBEARER send passwords and tokens in clear"
+            f" text: encrypt them, with listener.security.protocol.map={_mapped(found)}, or, in a network that you"
+            f" trust, {_allowance(config, found)}",
+        )
+
+
+def exposure_warnings(config: NodeConfig) -> list[ConfigWarning]:
+    return [ConfigWarning("listeners", reason) for reason in _warnings(config)]
+
+
+def _warnings(config: NodeConfig) -> list[str]:
+    found = []
+    for listener, security in _exposed(config):
+        if not security.authenticates:
+            found.append(
+                f"{listener} is open to other machines, and clients are not authenticated: anybody who reaches it can"
+                " read, write and administer: keep it in a trusted network"
+            )
+        elif security.sends_passwords_in_clear:
+            found.append(
+                f"{listener} is open to other machines, and clients send passwords or tokens in clear text: keep it in"
+                " a trusted network"
+            )
+        if listener.name == GRPC and config.security.secret_file is None:
+            found.append(
+                f"{listener} is open to clients on other machines, but brokers there are refused: set"
+                " cluster.secret.file on every node to allow them"
+            )
+    return found
+
+
+def _exposed(config: NodeConfig) -> list[tuple[Listener, ListenerSecurity]]:
+    """Return the listeners for clients on other machines; without those whose settings are refused anyway."""
+    return [
+        (listener, security)
+        for listener in config.listeners
+        if listener.name != CONTROLLER
+        and not is_loopback(listener.host)
+        and (security := config.security_of(listener.name)).protocol is config.security.protocol_of(listener.name)
+    ]
+
+
+def _is_allowed(config: NodeConfig, listener: Listener) -> bool:
+    return listener.name in config.security.unauthenticated_listeners
+
+
+def _in_words(listeners: list[Listener]) -> str:
+    return f"{' and '.join(map(str, listeners))} {'is' if len(listeners) == 1 else 'are'}"
+
+
+def _mapped(listeners: list[Listener]) -> str:
+    return ",".join(f"{listener.name}:SASL_SSL" for listener in listeners)
+
+
+def _allowance(config: NodeConfig, listeners: list[Listener]) -> str:
+    names = dict.fromkeys((*config.security.unauthenticated_listeners, *(listener.name for listener in listeners)))
+    return f"set allow.unauthenticated.listeners={','.join(names)} (in a container {ALLOWED_BY_ENVIRONMENT}=yes)"
