@@ -21,7 +21,10 @@ class PlainServer:
         """Return the end. Raises Rejected."""
         assert self._asked is not None, "nothing was to be checked"
         if not is_right:
-            raise Rejected(f"user {self._asked.user!r} does not exist, or has another password")
+            raise Rejected(
+                f"user {self._asked.user!r} does not exist, or has another password",
+                told="Authentication failed: Invalid username or password",
+            )
         return Authenticated(self._asked.user)
 
 

@@ -145,7 +145,8 @@ class ScramServer:
         if binding != f"c={b64encode(asked.header.encode()).decode()}":
             raise Rejected("the last message of the client binds to another channel than the first one")
         if nonce != f"r={asked.nonce}":
-            raise Rejected("the last message of the client has another nonce")
+            # Kafka 4 refuses it, too.
+            raise Rejected("the last message of the client has another nonce: librdkafka does this before 2.6.1")
         signed = f"{asked.first_bare},{asked.server_first},{without_proof}".encode()
         mechanism, credential = self._mechanism, asked.credential
         signature = mechanism.hmac(credential.stored_key, signed)
