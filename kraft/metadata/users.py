@@ -24,8 +24,9 @@ class Users(Struct, frozen=True, kw_only=True):
 
     def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """Return the user's credential. One that does not exist has a credential that no password fits."""
-        found = self.by_name.get(user, {}).get(mechanism)
-        return fake_credential(mechanism, self.unknown_users_key, user) if found is None else found
+        # Computed for each user, so that the time does not tell which ones exist.
+        fake = fake_credential(mechanism, self.unknown_users_key, user)
+        return self.by_name.get(user, {}).get(mechanism, fake)
 
     def records(self) -> Iterator[UserRecord]:
         """Yield the records from which the same users come."""

@@ -1,0 +1,137 @@
+"""Logs clients in, for every listener: carries out what a login asks for, and tells those that fail late.
+
+A failure is told no sooner than `connection.failed.authentication.delay.ms` after the message that caused it, as in
+Kafka, so that nobody tries passwords quickly. Since a check takes less, the time does not tell either whether a user
+exists. Whoever ends a connection logs the reason, in lines whose rate is limited; nothing here logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, assert_never
+
+from msgspec import Struct
+
+from kraft.metadata.users import Users
+from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import Entropy
+from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken, Rejected
+from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogin, Session
+from kraft.sasl.mechanisms import SaslMechanism
+from kraft.sasl.scram import ScramMechanism, has_password
+from kraft.server.identity.password_checks import PasswordChecks
+
+_NONCE_BYTES: Final = 24
+
+
+class VerifiedToken(Struct, frozen=True, kw_only=True):
+    """What a valid token says."""
+
+    user: str
+    expires_ms: int
+    """In ms since 1970."""
+
+
+class TokenVerifier(Protocol):
+    """Verifies the tokens of OAUTHBEARER."""
+
+    async def verify(self, token: str) -> VerifiedToken:
+        """Raises Rejected, whose reason has nothing of the token. Ends by a deadline of its own."""
+
+
+class Authenticator:
+    """What the logins of all listeners share."""
+
+    def __init__(
+        self,
+        users: Callable[[], Users],
+        entropy: Entropy,
+        clock: Clock,
+        *,
+        failure_delay_ms: int,
+        verifier: TokenVerifier | None = None,
+    ) -> None:
+        """`users` returns those of the metadata that this node has applied. Without a `verifier`, no listener may
+        enable OAUTHBEARER.
+        """
+        self._users = users
+        self._entropy = entropy
+        self._clock = clock
+        self._failure_delay_s = failure_delay_ms / 1_000
+        self._verifier = verifier
+        self._checks = PasswordChecks()
+
+    def begin(self, rules: LoginRules) -> SaslLogin:
+        """Return the login of a new connection."""
+        assert self._verifier is not None or SaslMechanism.OAUTHBEARER not in rules.mechanisms, "nothing checks tokens"
+        return SaslLogin(rules, lambda user, mechanism: self._users().credential(user, mechanism), self._nonce)
+
+    async def answer(self, login: SaslLogin, message: bytes, address: str) -> Challenge | LoggedIn:
+        """Return the answer to a client's message of the mechanism. `address` is the client's, without the port.
+
+        Raises LoginFailed, after the delay.
+        """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            return await self._answer(login, message, address)
+        except LoginFailed:
+            await asyncio.sleep(began_s + self._failure_delay_s - loop.time())
+            raise
+
+    async def delay_failure(self) -> None:
+        """Wait before a failure outside an exchange is told."""
+        await asyncio.sleep(self._failure_delay_s)
+
+    def objection(self, session: Session) -> str | None:
+        """Return why a session must not go on: its user was deleted. None if it may.
+
+        As in Kafka, one whose user has another password goes on until the client has to log in again.
+        """
+        if session.mechanism is SaslMechanism.OAUTHBEARER or session.principal.name in self._users().by_name:
+            return None
+        return f"user {session.principal.name!r} was deleted"
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def close(self) -> None:
+        """Log nobody in from now on."""
+        self._checks.close()
+
+    async def _answer(self, login: SaslLogin, message: bytes, address: str) -> Challenge | LoggedIn:
+        step = login.received(message, self._now())
+        match step:
+            case Challenge() | LoggedIn():
+                return step
+            case CheckPassword():
+                is_right = await self._checks.check(address, self._password_check(step))
+                return login.password_checked(is_right, self._now())
+            case CheckToken():
+                return await self._check_token(login, step)
+            case _:
+                assert_never(step)
+
+    def _password_check(self, asked: CheckPassword) -> Callable[[], bool]:
+        users = self._users()
+        # Either credential is of the user's password, and that of SHA-256 takes less CPU.
+        own = users.by_name.get(asked.user, {})
+        mechanism = next((each for each in ScramMechanism if each in own), ScramMechanism.SHA_256)
+        return partial(has_password, mechanism, users.credential(asked.user, mechanism), asked.password)
+
+    async def _check_token(self, login: SaslLogin, asked: CheckToken) -> Challenge | LoggedIn:
+        assert self._verifier is not None, "begin() made sure"
+        try:
+            verified = await self._verifier.verify(asked.token)
+        except Rejected as rejected:
+            return login.token_refused(rejected.reason)
+        return login.token_checked(verified.user, verified.expires_ms, self._now())
+
+    def _now(self) -> Moment:
+        return Moment(wall_ms=self._clock.wall_ms(), monotonic_ms=self._clock.monotonic_ms())
+
+    def _nonce(self) -> str:
+        return b64encode(self._entropy.bytes(_NONCE_BYTES)).decode()

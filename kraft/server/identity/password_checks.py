@@ -1,0 +1,74 @@
+"""Passwords that clients of PLAIN send, compared with the users' credentials, which takes milliseconds of CPU each.
+
+One is checked at a time, in a thread. Clients' addresses take turns, so that one that tries many passwords delays the
+others by one check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+_Waiting: TypeAlias = tuple[asyncio.Future[bool], Callable[[], bool]]
+
+
+class PasswordChecks:
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="password-checks")
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        """Checks that wait, by address; the address whose turn is next is the first."""
+
+        self._running: asyncio.Task[None] | None = None
+
+    async def check(self, address: str, is_right: Callable[[], bool]) -> bool:
+        """Return what `is_right` returns in the thread, once it is the turn of the client's address."""
+        outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append((outcome, is_right))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name="password checks")
+        return await outcome
+
+    def close(self) -> None:
+        """Check nothing more. A check that has begun ends in the thread."""
+        if self._running is not None:
+            self._running.cancel()
+        for waiting in self._waiting.values():
+            for outcome, _ in waiting:
+                outcome.cancel()
+        self._waiting.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                address = next(iter(self._waiting))
+                await self._carry_out(*self._waiting[address].popleft())
+                if waiting := self._waiting.pop(address):
+                    # Behind all that came while it had its turn.
+                    self._waiting[address] = waiting
+        finally:
+            self._running = None
+
+    async def _carry_out(self, outcome: asyncio.Future[bool], is_right: Callable[[], bool]) -> None:
+        if outcome.done():
+            # Its client is gone.
+            return
+        checked = asyncio.get_running_loop().run_in_executor(self._thread, is_right)
+        try:
+            await asyncio.wait([checked])
+        except asyncio.CancelledError:
+            outcome.cancel()
+            raise
+        if not outcome.done():
+            _copy(checked, outcome)
+
+
+def _copy(checked: asyncio.Future[bool], outcome: asyncio.Future[bool]) -> None:
+    error = checked.exception()
+    if error is None:
+        outcome.set_result(checked.result())
+    else:
+        outcome.set_exception(error)

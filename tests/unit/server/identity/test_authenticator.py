@@ -1,0 +1,202 @@
+"""Logins with the users of the metadata, on virtual time but for the passwords, which threads check."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kraft.metadata.users import NO_USERS, Users
+from kraft.model.errors import ErrorCode
+from kraft.model.principal import Principal
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.entropy import SystemEntropy
+from kraft.sasl.exchange import Challenge, Rejected
+from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, SaslLogin
+from kraft.sasl.mechanisms import SaslMechanism
+from kraft.sasl.plain import plain_message
+from kraft.sasl.scram import ScramMechanism
+from kraft.sasl.scram_client import ScramClient
+from kraft.server.identity.authenticator import Authenticator, VerifiedToken
+from kraft.server.identity.password_checks import PasswordChecks
+from tests.support.scram_users import users
+
+ADDRESS = "10.0.0.7"
+TOKEN = b"n,,\x01auth=Bearer abc.def-_\x01\x01"
+DELAY_MS = 200
+
+
+class Verifier:
+    async def verify(self, token: str) -> VerifiedToken:
+        if token != "abc.def-_":
+            raise Rejected("a token of nobody")
+        return VerifiedToken(user="carol", expires_ms=SystemClock().wall_ms() + 60_000)
+
+
+class Node:
+    def __init__(self, known: Users, delay_ms: int = 0) -> None:
+        self.users = known
+        self.authenticator = Authenticator(
+            lambda: self.users, SystemEntropy(), SystemClock(), failure_delay_ms=delay_ms, verifier=Verifier()
+        )
+
+    def login(self, mechanism: str) -> SaslLogin:
+        login = self.authenticator.begin(LoginRules(mechanisms=tuple(SaslMechanism)))
+        login.handshake(mechanism, 0)
+        return login
+
+    async def log_in(self, mechanism: str, message: bytes) -> LoggedIn:
+        answer = await self.authenticator.answer(self.login(mechanism), message, ADDRESS)
+        assert isinstance(answer, LoggedIn)
+        return answer
+
+    async def refused(self, mechanism: str, message: bytes) -> LoginFailed:
+        with pytest.raises(LoginFailed) as failed:
+            await self.log_in(mechanism, message)
+        return failed.value
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("of", [(), (ScramMechanism.SHA_512,), (ScramMechanism.SHA_256,)])
+async def test_plain_is_checked_against_whichever_credential_the_user_has(of: tuple[ScramMechanism, ...]) -> None:
+    node = Node(users({"alice": "secret"}, *of))
+    done = await node.log_in("PLAIN", plain_message("alice", "secret"))
+    assert done.session.principal == Principal("alice")
+    for user, password in (("alice", "secreT"), ("nobody", "secret"), ("ALICE", "secret")):
+        failed = await node.refused("PLAIN", plain_message(user, password))
+        assert failed.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert password not in failed.reason + failed.told
+    node.authenticator.close()
+
+
+async def test_scram_logs_in_with_the_users_that_there_are_now() -> None:
+    node = Node(NO_USERS)
+    node.users = users({"alice": "secret"})
+    login = node.login("SCRAM-SHA-512")
+    client = ScramClient(ScramMechanism.SHA_512, "alice", "secret", "nonce")
+    challenge = await node.authenticator.answer(login, client.first(), ADDRESS)
+    assert isinstance(challenge, Challenge)
+    done = await node.authenticator.answer(login, client.final(challenge.message), ADDRESS)
+    client.finish(done.message)
+    assert login.is_logged_in
+
+
+async def test_each_exchange_has_a_nonce_of_its_own() -> None:
+    node = Node(users({"alice": "secret"}))
+    first = ScramClient(ScramMechanism.SHA_256, "alice", "secret", "nonce").first()
+    answers = [await node.authenticator.answer(node.login("SCRAM-SHA-256"), first, ADDRESS) for _ in range(2)]
+    assert answers[0].message != answers[1].message
+
+
+async def test_a_token_says_who_the_client_is_and_for_how_long() -> None:
+    node = Node(NO_USERS)
+    done = await node.log_in("OAUTHBEARER", TOKEN)
+    assert done.session.principal == Principal("carol")
+    assert 59_000 < done.session.lifetime_ms <= 60_000
+    assert node.authenticator.objection(done.session) is None, "it is no user of the metadata"
+    answer = await node.authenticator.answer(node.login("OAUTHBEARER"), TOKEN.replace(b"abc", b"xyz"), ADDRESS)
+    assert answer == Challenge(b'{"status":"invalid_token"}')
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        ("PLAIN", plain_message("alice", "wrong")),
+        ("PLAIN", plain_message("nobody", "wrong")),
+        ("PLAIN", b"nonsense"),
+        ("SCRAM-SHA-256", b"nonsense"),
+        ("OAUTHBEARER", b"nonsense"),
+    ],
+)
+async def test_every_failure_is_told_after_the_same_time(mechanism: str, message: bytes) -> None:
+    node = Node(users({"alice": "secret"}), DELAY_MS)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await node.refused(mechanism, message)
+    # Not the time of the check and the delay, which would tell what was checked.
+    assert DELAY_MS / 1_000 <= loop.time() - began_s < 5
+    node.authenticator.close()
+
+
+@pytest.mark.real_time
+async def test_a_session_must_not_go_on_without_its_user_but_may_with_another_password() -> None:
+    node = Node(users({"alice": "secret", "bob": "secret"}))
+    session = (await node.log_in("PLAIN", plain_message("alice", "secret"))).session
+    node.users = users({"alice": "another", "bob": "secret"})
+    assert node.authenticator.objection(session) is None
+    node.users = users({"bob": "secret"})
+    assert node.authenticator.objection(session) == "user 'alice' was deleted"
+    node.authenticator.close()
+
+
+class Gate:
+    """Checks that note their names, and end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self._may_end = threading.Semaphore(0)
+
+    def check(self, name: str) -> Callable[[], bool]:
+        def is_right() -> bool:
+            self.begun.append(name)
+            return self._may_end.acquire(timeout=30)
+
+        return is_right
+
+    def let_end(self, count: int) -> None:
+        self._may_end.release(count)
+
+
+@pytest.mark.real_time
+async def test_addresses_take_turns_however_many_passwords_one_of_them_tries() -> None:
+    checks, gate = PasswordChecks(), Gate()
+    waiting = [asyncio.ensure_future(checks.check("10.6.6.6", gate.check(f"guess {number}"))) for number in range(5)]
+    await asyncio.sleep(0)
+    waiting += [asyncio.ensure_future(checks.check(host, gate.check(host))) for host in ("10.0.0.1", "10.0.0.2")]
+    await asyncio.sleep(0)
+    gate.let_end(7)
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == [True] * 7
+    assert gate.begun == ["guess 0", "10.0.0.1", "10.0.0.2", "guess 1", "guess 2", "guess 3", "guess 4"]
+    checks.close()
+
+
+@pytest.mark.real_time
+async def test_a_client_that_is_gone_is_not_checked_any_more() -> None:
+    checks, gate = PasswordChecks(), Gate()
+    first, gone, last = (asyncio.ensure_future(checks.check("10.0.0.1", gate.check(name))) for name in "abc")
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    gate.let_end(3)
+    assert [await asyncio.wait_for(each, 30) for each in (first, last)] == [True, True]
+    assert gate.begun == ["a", "c"]
+    checks.close()
+
+
+@pytest.mark.real_time
+async def test_a_check_that_fails_fails_alone() -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError("a bug")
+
+    checks, gate = PasswordChecks(), Gate()
+    gate.let_end(1)
+    failing = asyncio.ensure_future(checks.check("10.0.0.1", broken))
+    right = asyncio.ensure_future(checks.check("10.0.0.1", gate.check("right")))
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(failing, 30)
+    assert await asyncio.wait_for(right, 30)
+    checks.close()
+
+
+@pytest.mark.real_time
+async def test_what_waits_ends_when_the_checks_end() -> None:
+    checks, gate = PasswordChecks(), Gate()
+    waiting = [asyncio.ensure_future(checks.check("10.0.0.1", gate.check(str(number)))) for number in range(2)]
+    await asyncio.sleep(0.01)
+    checks.close()
+    gate.let_end(2)
+    for each in waiting:
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(each, 30)
