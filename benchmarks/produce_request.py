@@ -33,9 +33,10 @@ from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection
+from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.listener import SCRATCH_BYTES
 from kraft.server.kafka_listener.memory import ListenerMemory
-from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -86,8 +87,11 @@ class _Sink(asyncio.Transport):
 class _Listener:
     """The listener's side of the one connection."""
 
-    def opened(self, connection: KafkaConnection) -> bool:
-        return True
+    def opened(self, connection: KafkaConnection) -> str | None:
+        return None
+
+    def logged_in(self, connection: KafkaConnection) -> str | None:
+        return None
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
         pass
@@ -209,10 +213,11 @@ async def _not_asked(*_: object, **__: object) -> Mapping[TopicPartition, Refusa
 def _connection(handler: ProduceHandler) -> KafkaConnection:
     memory = ListenerMemory(_FRAME_BYTES_MAX)
     scratch = memoryview(bytearray(SCRATCH_BYTES))
+    limits = ReceiveLimits(FrameSizes(_FRAME_BYTES_MAX), memory.receive, memory.large)
     apis = {ApiKey.PRODUCE: ProduceApi(handler.begin, Leaders(MetadataImage, "PLAINTEXT"), handler.refuse_unknown)}
     return KafkaConnection(
         _Listener(),
-        lambda granted: ReceiveBuffer(scratch, _FRAME_BYTES_MAX, memory.receive, memory.large, granted),
+        lambda granted: ReceiveBuffer(scratch, limits, granted),
         lambda peer: KafkaRequests(apis, peer, memory.unread),
         ConnectionLimits(idle_s_max=600),
     )

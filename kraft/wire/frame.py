@@ -53,8 +53,11 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Return the header, and the position in `frame` where the message begins. Raises ProtocolError."""
+def decode_request_header(frame: Buffer, elements_max: int = ELEMENTS_MAX) -> tuple[RequestHeader, int]:
+    """Return the header, and the position in `frame` where the message begins. Raises ProtocolError.
+
+    `elements_max` limits the tagged fields of the header.
+    """
     data = memoryview(frame)
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEAD.unpack_from(data)
@@ -72,7 +75,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     if _has_tagged_fields(api_key, api_version):
         try:
             if data[position]:
-                position, _ = skip_tagged_fields(_REQUEST, data, position, ELEMENTS_MAX)
+                position, _ = skip_tagged_fields(_REQUEST, data, position, elements_max)
             else:
                 position += 1
         except IndexError:

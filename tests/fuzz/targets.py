@@ -54,6 +54,7 @@ from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.wire.errors import ProtocolError
 from tests.fuzz.group_conversations import converse
 from tests.fuzz.group_seeds import conversations
+from tests.fuzz.logins import log_in, logins
 from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
 from tests.fuzz.replica_frames import (
     node_connection,
@@ -116,6 +117,7 @@ def targets() -> dict[str, Target]:
         Target(name="name-regex", run=_name_regex, make_seeds=_name_regexes),
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
+        Target(name="login", run=log_in, make_seeds=logins),
         Target(name="node-connection", run=node_connection, make_seeds=node_connections),
         Target(name="replica-fetch-request", run=replica_fetch_request, make_seeds=replica_fetch_requests),
         Target(name="replica-fetch-response", run=replica_fetch_response, make_seeds=replica_fetch_responses),

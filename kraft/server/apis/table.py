@@ -9,6 +9,7 @@ from kraft.server.apis.brokers import BROKER_APIS
 from kraft.server.apis.cluster import CLUSTER_APIS
 from kraft.server.apis.configs import CONFIG_APIS
 from kraft.server.apis.groups import GROUP_APIS
+from kraft.server.apis.login import LOGIN_APIS
 from kraft.server.apis.records import RECORD_APIS
 from kraft.server.apis.replicas import REPLICA_APIS
 from kraft.server.apis.topics import TOPIC_APIS
@@ -25,4 +26,5 @@ APIS: Final[tuple[Api[Any, Any], ...]] = (
     *BROKER_APIS,
     *CLUSTER_APIS,
     *USER_APIS,
+    *LOGIN_APIS,
 )

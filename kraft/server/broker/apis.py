@@ -28,6 +28,7 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
+from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
@@ -89,7 +90,19 @@ class BrokerApis:
         apis.update(serving.kafka_apis(side))
         return apis
 
+    @cached_property
+    def authenticator(self) -> Authenticator:
+        """What logs clients in, on all listeners."""
+        metadata, world = self._metadata, self._world
+        return Authenticator(
+            lambda: metadata.image().users,
+            world.entropy,
+            world.clock,
+            failure_delay_ms=self._config.connections.failed_login_delay_ms,
+        )
+
     async def close_threads(self) -> None:
+        self.authenticator.close()
         await shut_down(self._read_thread, drops_waiting=True)
 
     @cached_property

@@ -14,7 +14,7 @@ class ConnectionSettings:
     per_host_max: int = key(
         "max.connections.per.ip",
         whole_number(0),
-        "Most open connections from one address.",
+        "Most open connections from one address, to the Kafka listeners of one process together.",
         default=INT32_MAX,
     )
     per_host_overrides: tuple[tuple[str, int], ...] = key(
@@ -26,7 +26,8 @@ class ConnectionSettings:
     creation_rate_max: int = key(
         "max.connection.creation.rate",
         whole_number(0),
-        "Most new connections of all listeners per second; listener.name.NAME.max.connection.creation.rate is for one.",
+        "Most new connections of the Kafka listeners of one process per second, for all together;"
+        " listener.name.NAME.max.connection.creation.rate is for one of them. Further ones wait.",
         default=INT32_MAX,
     )
     creation_rates_of_listeners: tuple[tuple[str, int], ...] = field(default=())

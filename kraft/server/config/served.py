@@ -22,22 +22,14 @@ class Layer(StrEnum):
     SASL = "SASL"
 
 
-LAYERS_NOT_SERVED_YET: Final = frozenset((kind, layer) for kind in ListenerKind for layer in Layer)
+LAYERS_NOT_SERVED_YET: Final = frozenset(
+    {(ListenerKind.KAFKA, Layer.TLS), (ListenerKind.GRPC, Layer.TLS), (ListenerKind.GRPC, Layer.SASL)}
+)
 
 MECHANISMS_NOT_SERVED_YET: Final = frozenset({SaslMechanism.OAUTHBEARER})
 
 ARE_USERS_OF_FILES_IMPORTED: Final = False
 """Whether users that `plain.sasl.jaas.config` names can log in."""
-
-NOT_IN_EFFECT_YET: Final = frozenset(
-    {
-        "connection.failed.authentication.delay.ms",
-        "max.connection.creation.rate",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
-    }
-)
-"""Keys that are read and checked, and do nothing more; each is a warning."""
 
 
 def not_served(name: str, security: ListenerSecurity) -> str | None:

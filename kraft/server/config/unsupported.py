@@ -13,7 +13,7 @@ from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.configs import NOT_SUPPORTED_YET
 from kraft.server.config import overrides
 from kraft.server.config.keys import BY_NAME
-from kraft.server.config.served import NOT_IN_EFFECT_YET
+from kraft.server.config.values import CONTROLLER, GRPC
 
 
 def _names(text: str) -> frozenset[str]:
@@ -111,6 +111,11 @@ _CLIENT_KEYS = _names("""
     value.deserializer max.poll.records isolation.level enable.idempotence transactional.id""")
 
 
+_CREATION_RATES_OF_OTHERS = tuple(
+    f"{overrides.PREFIX}{name.lower()}.{overrides.CREATION_RATE}" for name in (GRPC, CONTROLLER)
+)
+
+
 def refusal(key: str, value: str) -> str | None:
     """Return why a node must not start with this setting, or None."""
     if key.startswith("zookeeper."):
@@ -136,8 +141,8 @@ def refusal(key: str, value: str) -> str | None:
 
 def warning(key: str) -> str | None:
     """Return a warning for a setting without effect, or None."""
-    if key.removeprefix(overrides.PREFIX) in NOT_IN_EFFECT_YET or key.endswith(f".{overrides.CREATION_RATE}"):
-        return "has no effect: not supported yet"
+    if key in _CREATION_RATES_OF_OTHERS:
+        return "has no effect: it is for listeners of Kafka's protocol"
     if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
         return None
     if key.startswith(overrides.PREFIX):

@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
+from kraft.server.kafka_listener.acceptor import address_of
 from kraft.server.kafka_listener.frame_buffer import BadFrame
-from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
 from kraft.server.loop.closed_transports import free_closed
 
@@ -34,7 +35,14 @@ READ_BYTES_MIN: Final = 64 * 1024
 
 
 class CloseConnection(Exception):
-    """The request cannot be answered and the connection closes. The message is one line that says why."""
+    """The connection closes after the request, of which the client gets `response`, if any.
+
+    The message is one line that says why.
+    """
+
+    def __init__(self, reason: str, response: ResponseBytes | None = None) -> None:
+        super().__init__(reason)
+        self.response = response or []
 
 
 class TakenOver(Exception):
@@ -47,6 +55,13 @@ class TakenOver(Exception):
 
 class Requests(Protocol):
     """Answers the requests of one connection."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """False until the client has logged in."""
+
+    def objection(self) -> str | None:
+        """Return why the connection has to end although the client does nothing wrong. None if it may go on."""
 
     def when_pipelined(self, go_on: Callback) -> None:
         """Set `go_on`, which is called when `is_pipelined` may have become true."""
@@ -65,8 +80,11 @@ MakeRequests = Callable[[str], Requests]
 class ListenerSide(Protocol):
     """The calls that a connection makes to its listener."""
 
-    def opened(self, connection: KafkaConnection) -> bool:
-        """Return False if there are too many connections, and this one must close."""
+    def opened(self, connection: KafkaConnection) -> str | None:
+        """Return why there are too many connections for this one, which must close; None if it may stay."""
+
+    def logged_in(self, connection: KafkaConnection) -> str | None:
+        """Note that the client of the connection is no stranger any more. Return the same as `opened`."""
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
         """Note that the connection has ended; `reason` is None after an ordinary end."""
@@ -94,6 +112,9 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     idle_s_max: float
     """`connections.max.idle.ms`"""
 
+    login_s_max: float = 10.0
+    """A client has to log in within this time."""
+
 
 @dataclass(slots=True)
 class _Reply:
@@ -118,6 +139,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._make_requests = make_requests
         self._limits = limits
         self._loop = asyncio.get_running_loop()
+        self._opened_s = self._loop.time()
+        self.is_stranger = False
+        """The client has not logged in."""
         self._buffer = make_buffer(self._take_frames_soon)
         self._replies: deque[_Reply] = deque()
         """Replies that wait, in the order of their requests."""
@@ -139,7 +163,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._writer: ResponseWriter
         self._requests: Requests
-        self.peer = ""
+        self.peer = self.address = ""
 
     # --- called by asyncio ---------------------------------------------------------------------------------------
 
@@ -147,11 +171,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport), "a TCP connection has both directions"
         self._transport = transport
         self._writer = ResponseWriter(transport)
-        self.peer = _address(transport.get_extra_info("peername"))
+        name = transport.get_extra_info("peername")
+        self.address, self.peer = address_of(name), _peer(name)
         self._requests = self._make_requests(self.peer)
         self._requests.when_pipelined(self._take_frames_soon)
-        if not self._listener.opened(self):
-            self._end("too many connections: raise max.connections or the limit of open files")
+        self.is_stranger = not self._requests.is_trusted
+        reason = self._listener.opened(self)
+        if reason is not None:
+            self._end(reason)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.room()
@@ -208,6 +235,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._end("request arrived too slowly while others waited for the memory that it takes")
         elif not self._replies and _is_longer_than(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
+        elif not self._is_over:
+            self._check_login(now_s)
+
+    def _check_login(self, now_s: float) -> None:
+        if self.is_stranger and now_s - self._opened_s > self._limits.login_s_max:
+            self._end(f"client had not logged in after {self._limits.login_s_max:g} s")
+        elif (objection := self._requests.objection()) is not None:
+            self._end(objection)
 
     def _blocks_others(self, now_s: float) -> bool:
         if self._unread_since_s is None:
@@ -220,6 +255,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             and not is_read
             and _is_longer_than(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
         )
+
+    def receive_within(self, limits: ReceiveLimits) -> None:
+        """Receive within other limits from now on."""
+        self._buffer.change_limits(limits)
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once, for a reason of the listener's."""
+        self._reason = reason
+        self.abort()
 
     def drain(self) -> None:
         """Begin nothing more, and close the connection when everything that was begun is answered."""
@@ -238,40 +282,56 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_over:
             return
         try:
-            buffer, frames = self._buffer, self._buffer.frames
             if self._replies:
                 self._write_responses()
-            taken = 0
-            is_last = False
-            while taken < TAKEN_AT_ONCE_MAX and self._may_begin():
-                frame = buffer.next_frame()
-                if frame is None:
-                    is_last = True
-                    break
-                self._begin(frame)
-                taken += 1
-                if frames.is_empty:
-                    is_last = True
-                    break
-            self._write_responses()
-            if taken and not is_last and self._may_begin() and frames.peek() is not None:
-                # The next frame waited for a response that was just written, or for other connections to have their
-                # turn. No later event would begin it.
-                self._take_frames_soon()
-            if buffer.has_turn and not self._replies:
-                buffer.finished()
-            buffer.keep_rest()
-            if frames.is_empty:
-                self._partial_since_s = None
-            else:
-                self._note_partial(frame_taken=taken > 0)
-            self._read_on()
-        except (BadFrame, CloseConnection) as error:
+            if self.is_stranger and self._requests.is_trusted:
+                self._welcome()
+            if not self._is_over:
+                self._begin_frames()
+        except BadFrame as error:
+            self._end(str(error))
+        except CloseConnection as error:
+            self._ready += error.response
             self._end(str(error))
         except TakenOver as taken_over:
             self._hand_over(taken_over.serve)
         except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
             self._fail(error)
+
+    def _begin_frames(self) -> None:
+        buffer, frames = self._buffer, self._buffer.frames
+        taken = 0
+        is_last = False
+        while taken < TAKEN_AT_ONCE_MAX and self._may_begin():
+            frame = buffer.next_frame()
+            if frame is None:
+                is_last = True
+                break
+            self._begin(frame)
+            taken += 1
+            if frames.is_empty:
+                is_last = True
+                break
+        self._write_responses()
+        if taken and not is_last and self._may_begin() and frames.peek() is not None:
+            # The next frame waited for a response that was just written, or for other connections to have their
+            # turn. No later event would begin it.
+            self._take_frames_soon()
+        if buffer.has_turn and not self._replies:
+            buffer.finished()
+        buffer.keep_rest()
+        if frames.is_empty:
+            self._partial_since_s = None
+        else:
+            self._note_partial(frame_taken=taken > 0)
+        self._read_on()
+
+    def _welcome(self) -> None:
+        """Go on with a client that has just logged in, unless there are too many."""
+        self.is_stranger = False
+        reason = self._listener.logged_in(self)
+        if reason is not None:
+            self._end(reason)
 
     def _take_frames_soon(self) -> None:
         """Call `_take_frames` later: others have their turn first, and the caller may be releasing memory."""
@@ -314,6 +374,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if self._is_over:
                 return
             if isinstance(error, CloseConnection):
+                reply.response = error.response
                 self._end(str(error))
             else:
                 self._fail(error)
@@ -429,8 +490,8 @@ def _nothing() -> None:
     """Nobody is there whose requests could go on."""
 
 
-def _address(name: object) -> str:
-    """Format an address for messages: `10.0.0.7:51000`, `[::1]:51000`."""
+def _peer(name: object) -> str:
+    """Format the other end for messages: `10.0.0.7:51000`, `[::1]:51000`."""
     match name:
         case (str(host), int(port), *_):
             return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

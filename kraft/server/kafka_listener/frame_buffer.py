@@ -8,7 +8,7 @@ however many there are. How much is received, and in which memory, is decided in
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft.server.kafka_listener.other_protocols import other_protocol
 
@@ -25,10 +25,20 @@ class BadFrame(Exception):
     """Invalid frame size: the bytes are not Kafka's protocol, or the request is larger than allowed."""
 
 
+class FrameSizes(NamedTuple):
+    """The sizes that a frame may have."""
+
+    bytes_max: int
+    source: str = "socket.request.max.bytes"
+    """Where `bytes_max` comes from, for messages."""
+
+    bytes_min: int = FRAME_BYTES_MIN
+
+
 class FrameBuffer:
-    def __init__(self, scratch: memoryview, frame_bytes_max: int) -> None:
+    def __init__(self, scratch: memoryview, sizes: FrameSizes) -> None:
         self.scratch = scratch
-        self._frame_bytes_max = frame_bytes_max
+        self.sizes = sizes
         self.own: memoryview | None = None
         """Memory of this connection alone. None: what was received is in the scratch buffer."""
 
@@ -102,11 +112,11 @@ class FrameBuffer:
         if len(self._view) - self._position < SIZE_BYTES:
             return None
         size: int = _SIZE.unpack_from(self._view, self._position)[0]
-        if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
+        sizes = self.sizes
+        if not sizes.bytes_min <= size <= sizes.bytes_max:
             raise BadFrame(
                 other_protocol(bytes(self._view[self._position : self._position + SIZE_BYTES]))
-                or f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "
-                f"{self._frame_bytes_max} (socket.request.max.bytes)"
+                or f"request of {size} bytes: must have {sizes.bytes_min} to {sizes.bytes_max} ({sizes.source})"
             )
         return size
 

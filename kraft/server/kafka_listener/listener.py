@@ -12,19 +12,19 @@ from msgspec import Struct
 from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
+from kraft.server.kafka_listener.acceptor import Acceptor
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests
-from kraft.server.kafka_listener.memory import ListenerMemory
-from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
-from kraft.server.loop.crowds import ACCEPTED_AT_ONCE, lengthen_queues
+from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits, ConnectionCounts
+from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
+from kraft.server.kafka_listener.frame_buffer import FrameSizes
+from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
+from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
 SCRATCH_BYTES: Final = 2 << 20
 """The most that is received at once. Of usual batches (64 KiB) that is 2 to 3 ms of the event loop."""
-
-BACKLOG: Final = 1_024
-"""Connections that wait to be accepted: many clients reconnect at once when a broker restarts."""
 
 CHECK_PERIOD_S: Final = 1.0
 
@@ -39,10 +39,13 @@ class ListenerLimits(Struct, frozen=True, kw_only=True):
     frame_bytes_max: int
     """`socket.request.max.bytes`"""
 
-    connections_max: int
-    """`max.connections`"""
-
+    counts: ConnectionCountLimits
     connection: ConnectionLimits
+    creation_rate_max: int | None = None
+    """`max.connection.creation.rate`; None: no limit."""
+
+    stranger_frame_bytes_max: int = STRANGERS_FRAME_BYTES_MAX
+    """`sasl.server.max.receive.size`"""
 
 
 class KafkaListener:
@@ -53,24 +56,52 @@ class KafkaListener:
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._memory = memory
+        self._within = ReceiveLimits(FrameSizes(limits.frame_bytes_max), memory.receive, memory.large)
+        stranger_sizes = FrameSizes(
+            min(limits.stranger_frame_bytes_max, limits.frame_bytes_max), "sasl.server.max.receive.size", bytes_min=0
+        )
+        # Their requests are small, and nobody who is logged in waits behind them.
+        self._strangers_within = ReceiveLimits(stranger_sizes, memory.strangers, None)
+        self._counts = ConnectionCounts(limits.counts)
+        self._rates = AddressRates()
+        self._rate = allowance(limits.creation_rate_max)
         self._connections: set[KafkaConnection] = set()
+        self._strangers: dict[KafkaConnection, None] = {}
+        """Those that have not logged in, the oldest first."""
         self._none_left = asyncio.Event()
         self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._is_stopping = False
         self._watch: asyncio.Task[None] | None = None
         self._crowd_bytes = limits.frame_bytes_max // 4
         self._returning_memory: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int, make_requests: MakeRequests) -> None:
-        """Listen at one more address. Raises OSError if it cannot be bound."""
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        make_requests: MakeRequests,
+        *,
+        asks_for_login: bool = False,
+        creation_rate_max: int | None = None,
+    ) -> None:
+        """Listen at one more address. `creation_rate_max` is a rate of this listener alone.
+
+        Raises OSError if the address cannot be bound.
+        """
 
         def connect() -> KafkaConnection:
             return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
 
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(connect, host or None, port, backlog=ACCEPTED_AT_ONCE)
-        lengthen_queues(server.sockets, BACKLOG)
+        def admit(address: str) -> bool:
+            return self._admit(address, asks_for_login)
+
+        server = await asyncio.get_running_loop().create_server(connect, host or None, port, start_serving=False)
         self._servers.append(server)
+        rates = [each for each in (self._rate, allowance(creation_rate_max)) if each is not None]
+        for each in server.sockets:
+            self._acceptors.append(Acceptor(each.fileno(), rates, admit, connect))
+            self._acceptors[-1].start()
         if self._watch is None:
             self._watch = asyncio.create_task(self._check_connections(), name="kafka listener")
 
@@ -86,6 +117,9 @@ class KafkaListener:
     async def stop(self, grace_s: float) -> None:
         """Stop accepting connections and requests; wait up to `grace_s` for requests in progress."""
         self._is_stopping = True
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._acceptors.clear()
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
@@ -103,8 +137,15 @@ class KafkaListener:
             self._returning_memory.cancel()
 
     def _make_buffer(self, granted: Callback) -> ReceiveBuffer:
-        memory = self._memory
-        return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, memory.receive, memory.large, granted)
+        return ReceiveBuffer(self._scratch, self._within, granted)
+
+    def _admit(self, address: str, asks_for_login: bool) -> bool:
+        objection = self._counts.objection(address, is_stranger=asks_for_login)
+        if objection is None and asks_for_login and not self._rates.take(address, asyncio.get_running_loop().time()):
+            objection = f"{address} opens connections too fast"
+        if objection is not None:
+            self._refusals.log(f"{address}:0", objection)
+        return objection is None
 
     async def _check_connections(self) -> None:
         while True:
@@ -127,15 +168,32 @@ class KafkaListener:
 
     # --- called by connections -----------------------------------------------------------------------------------
 
-    def opened(self, connection: KafkaConnection) -> bool:
+    def opened(self, connection: KafkaConnection) -> str | None:
+        # Several may have been admitted since they were counted.
+        objection = self._counts.objection(connection.address, is_stranger=connection.is_stranger)
+        self._counts.opened(connection.address, is_stranger=connection.is_stranger)
         self._connections.add(connection)
+        if connection.is_stranger:
+            self._strangers[connection] = None
+            connection.receive_within(self._strangers_within)
+            if self._counts.has_too_many_strangers:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                oldest.cut_off("others that had not logged in either took its place")
         if self._is_stopping:
             # It was accepted just before the servers closed.
             connection.drain()
-        return len(self._connections) <= self._limits.connections_max
+        return objection
+
+    def logged_in(self, connection: KafkaConnection) -> str | None:
+        self._strangers.pop(connection, None)
+        connection.receive_within(self._within)
+        return self._counts.logged_in(connection.address)
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
         self._connections.discard(connection)
+        self._strangers.pop(connection, None)
+        self._counts.closed(connection.address, is_stranger=connection.is_stranger)
         if not self._connections:
             self._none_left.set()
         if reason is not None:
@@ -151,3 +209,10 @@ class KafkaListener:
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         # A bug of ours: a report needs the traceback.
         log.error("internal error", peer=connection.peer, exc_info=error)
+
+
+def allowance(per_second: int | None) -> Allowance | None:
+    """Return an allowance of so many connections; None: there is no limit."""
+    if per_second is None:
+        return None
+    return Allowance(per_second, max(1, per_second), asyncio.get_running_loop().time())

@@ -10,12 +10,14 @@ Every part has a `Budget`. R is `socket.request.max.bytes`, the maximum size of 
 | other large requests in progress                  | R/256                                    |
 | a request too large for these two                 | one at a time                            |
 | unread responses                                  | R/4, plus the last one that found room   |
+| arriving requests of clients before login         | R/16, plus one in each of two budgets    |
 
 The budgets count bytes of frames and responses. A decoded large request takes many times its frame, so only a few are
-carried out at once (`large_requests.py`). The sum is four fifths of R plus two requests of at most R: one that arrives
-and one that is carried out. When nothing is left, a connection may still send the first KiB of a request and receive a
-response of 16 KiB, or one without records; there are at most `max.connections` connections. Bounds that do not depend
-on R come on top:
+carried out at once (`large_requests.py`). The sum is seven eighths of R plus two requests of at most R: one that
+arrives and one that is carried out. A request before login has at most 512 KiB, and what strangers send takes nothing
+of what clients have that are logged in. When nothing is left, a connection may still send the first KiB of a request
+and receive a response of 16 KiB, or one without records; there are at most `max.connections` connections. Bounds that
+do not depend on R come on top:
 
 | Part                                              | At most                                  |
 |---------------------------------------------------|------------------------------------------|
@@ -41,6 +43,12 @@ from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveM
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import RESPONSE_RECORD_BYTES_MAX, UNREAD_SHARE, UnreadResponses
 
+STRANGERS_SHARE: Final = 8
+"""Budgets of strangers are smaller by this factor: together they take `socket.request.max.bytes` / 16."""
+
+STRANGERS_FRAME_BYTES_MAX: Final = 512 * 1024
+"""Largest request before login, unless `socket.request.max.bytes` or `sasl.server.max.receive.size` is smaller."""
+
 
 class ListenerMemory:
     """The budgets, in bytes, that all listeners of one node share."""
@@ -48,13 +56,16 @@ class ListenerMemory:
     def __init__(self, request_bytes_max: int) -> None:
         self._request_bytes_max: Final = request_bytes_max
         self.receive = ReceiveMemory(request_bytes_max)
+        self.strangers = ReceiveMemory(request_bytes_max // STRANGERS_SHARE)
+        """For requests of clients that have not logged in."""
         self.large = LargeRequests(request_bytes_max)
         self.unread = UnreadResponses(request_bytes_max // UNREAD_SHARE)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        receive, large = self.receive, self.large
-        return receive.small, receive.large, large.fetches, large.others, large.largest, self.unread.budget
+        receive, strangers, large = self.receive, self.strangers, self.large
+        arriving = receive.small, receive.large, strangers.small, strangers.large
+        return *arriving, large.fetches, large.others, large.largest, self.unread.budget
 
     @property
     def held_bytes(self) -> int:
@@ -64,4 +75,5 @@ class ListenerMemory:
     def bytes_max(self) -> int:
         """Maximum that all budgets together ever grant."""
         beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + RESPONSE_RECORD_BYTES_MAX
+        beyond += SMALL_BYTES_MAX + min(STRANGERS_FRAME_BYTES_MAX, self._request_bytes_max)
         return sum(budget.size_max for budget in self.budgets) + beyond

@@ -5,10 +5,10 @@ The bytes are in `frames`. Memory is granted as a frame arrives, from the budget
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft.model.callbacks import Callback
-from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, FrameBuffer
+from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, FrameBuffer, FrameSizes
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
 from kraft.server.kafka_listener.receive_pace import KEPT_BYTES_MIN, ArrivalChecks, BytesAtOnce
@@ -26,26 +26,43 @@ into the scratch buffer. Larger ones get memory of their own, so that less is co
 """
 
 
+class ReceiveLimits(NamedTuple):
+    """What a connection may make the node hold of requests that have not been answered."""
+
+    sizes: FrameSizes
+    memory: ReceiveMemory
+    large: LargeRequests | None
+    """None: its requests are not carried out in turns, whatever their size."""
+
+
 class ReceiveBuffer:
-    def __init__(
-        self, scratch: memoryview, frame_bytes_max: int, memory: ReceiveMemory, large: LargeRequests, granted: Callback
-    ) -> None:
+    def __init__(self, scratch: memoryview, limits: ReceiveLimits, granted: Callback) -> None:
         """Set up an empty buffer.
 
         `granted` is called when memory is free after `make_room` was False, and when a large frame that `next_frame`
         did not return has its turn.
         """
-        self.frames = FrameBuffer(scratch, frame_bytes_max)
+        self.frames = FrameBuffer(scratch, limits.sizes)
         self._at_once = BytesAtOnce(len(scratch))
         self._arrival = ArrivalChecks()
-        self._memory = memory
-        self._budget: Budget = memory.small
+        self._memory = limits.memory
+        self._budget: Budget = limits.memory.small
         """Budget that counts the memory of `frames`."""
 
-        self._large = large
+        self._large = limits.large
         self._granted = granted
         self.has_turn = False
         """A large frame was taken: call `finished` when it is answered."""
+
+    def change_limits(self, limits: ReceiveLimits) -> None:
+        """Go on within other limits, which count what is held already. No frame that was taken may be unanswered."""
+        self.finished()
+        self._budget.release(self)
+        self.frames.sizes, self._memory, self._large = limits
+        self._budget = self._memory.small
+        if self.frames.own is not None:
+            self._budget = self._memory.budget(len(self.frames.own))
+            self._budget.hold(self, len(self.frames.own))
 
     @property
     def is_waiting(self) -> bool:
@@ -89,7 +106,12 @@ class ReceiveBuffer:
         if self.has_turn:
             # The connection takes the next frame only after it answered the one before.
             self.finished()
-        if len(frame) > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
+        if (
+            len(frame) > LARGE_FROM_BYTES
+            and self._large is not None
+            and frame[1] not in WITHOUT_TURNS
+            and not self._take_turn(self._large, frame)
+        ):
             return None
         frames.take(frame)
         return frame
@@ -97,7 +119,8 @@ class ReceiveBuffer:
     def finished(self) -> None:
         """End the turn of the large frame that was taken: it is answered, or will not be."""
         self.has_turn = False
-        self._large.end(self)
+        if self._large is not None:
+            self._large.end(self)
 
     def keep_rest(self) -> None:
         """Move the bytes not taken out of the scratch buffer, which the next connection uses."""
@@ -169,8 +192,8 @@ class ReceiveBuffer:
             and not memory.small.waiting_count
         )
 
-    def _take_turn(self, frame: memoryview) -> bool:
-        self.has_turn = self._large.begin(self, frame, self._granted)
+    def _take_turn(self, large: LargeRequests, frame: memoryview) -> bool:
+        self.has_turn = large.begin(self, frame, self._granted)
         return self.has_turn
 
     def _keep_only_rest(self) -> None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
+from kraft.model.principal import ANONYMOUS
 from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
@@ -89,15 +90,29 @@ class KafkaRequests:
         unread: UnreadResponses | None = None,
         elements_max: int = ELEMENTS_MAX,
         nodes: NodeConnections | None = None,
+        listener: str = "",
     ) -> None:
-        """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none."""
+        """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none.
+
+        `listener` is the name of the listener.
+        """
         self._apis = apis
         self._peer = peer
         self._unread = unread
         self._elements_max = elements_max
         self._nodes = nodes
+        self._listener = listener
+        self.principal = ANONYMOUS
+        """Who sends the requests."""
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
+
+    @property
+    def is_trusted(self) -> bool:
+        return True
+
+    def objection(self) -> str | None:
+        return None
 
     def when_pipelined(self, go_on: Callback) -> None:
         self._waiting.go_on = go_on
@@ -112,22 +127,14 @@ class KafkaRequests:
             if api is None and header.api_key == HELLO_KEY and self._nodes is not None:
                 return _introduced(self._nodes, header, frame, self._peer)
             if api is None:
-                raise CloseConnection(f"{_name(header.api_key)} is not supported")
+                raise CloseConnection(f"{api_name(header.api_key)} is not supported")
             if not is_served(header.api_key, header.api_version):
-                return self._refuse_version(header)
+                return self.refuse_version(header)
             kind = request_type(header.api_key)
             request = decode(kind, header.api_version, frame, position, self._elements_max)
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
-        call = ConnectionContext(
-            version=header.api_version,
-            client_id=header.client_id or "",
-            peer=self._peer,
-            frame_bytes=len(frame),
-            unread=self._unread,
-            waiting=self._waiting,
-            repeated=self._repeated,
-        )
+        call = self.context(header, len(frame))
         if len(frame) >= LONG_FRAME_BYTES and header.api_key != _PRODUCE_KEY:
             return _answered_in_turns(api, request, call, header)
         response = api(request, call)
@@ -135,10 +142,24 @@ class KafkaRequests:
             return _encoded(response, header)
         return _encoded_when_there(response, header)
 
-    def _refuse_version(self, header: RequestHeader) -> ResponseBytes:
+    def context(self, header: RequestHeader, frame_bytes: int) -> ConnectionContext:
+        """Return the context of a request."""
+        return ConnectionContext(
+            version=header.api_version,
+            client_id=header.client_id or "",
+            peer=self._peer,
+            principal=self.principal,
+            listener=self._listener,
+            frame_bytes=frame_bytes,
+            unread=self._unread,
+            waiting=self._waiting,
+            repeated=self._repeated,
+        )
+
+    def refuse_version(self, header: RequestHeader) -> ResponseBytes:
         """Answer ApiVersions, which lists the versions (KIP-511); close the connection on any other API."""
         if header.api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not supported")
+            raise CloseConnection(f"version {header.api_version} of {api_name(header.api_key)} is not supported")
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         return encode_response(response, 0, header.correlation_id)
 
@@ -177,7 +198,7 @@ def _encoded(response: Response, header: RequestHeader) -> ResponseBytes:
     return encode_response(response, header.api_version, header.correlation_id)
 
 
-def _name(api_key: int) -> str:
+def api_name(api_key: int) -> str:
     try:
         return ApiKey(api_key).name
     except ValueError:

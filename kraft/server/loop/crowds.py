@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import select
 import selectors
-import socket
-from collections.abc import Iterable
 from typing import Final
 
 EVENTS_AT_ONCE: Final = 32
@@ -46,10 +43,3 @@ class FewAtOnce(selectors.EpollSelector):
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop for a node."""
     return asyncio.SelectorEventLoop(FewAtOnce())
-
-
-def lengthen_queues(sockets: Iterable[socket.socket], length: int) -> None:
-    """Let more connections wait in the system than are accepted in one turn. asyncio has one number for both."""
-    for each in sockets:
-        with socket.socket(fileno=os.dup(each.fileno())) as same:
-            same.listen(length)

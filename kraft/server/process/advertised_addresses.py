@@ -16,7 +16,7 @@ from kraft.rpc.peers import Dial, Unreachable, dial_openly
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import Listener
-from kraft.server.process.kafka_dialling import cluster_at
+from kraft.server.process.kafka_dialling import cluster_at, versions_at
 
 ATTEMPT_TIMEOUT_S: Final = 1.0
 """Longest time to resolve the name and get a response; on one machine it takes a few milliseconds."""
@@ -48,10 +48,14 @@ async def check_advertised(config: NodeConfig, own: Identity, dial_as_node: Dial
 
 
 async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str) -> None:
-    """Check a listener of Kafka's protocol, which must already listen. Its response names only the cluster.
+    """Check a listener of Kafka's protocol, which must already listen. Its response names only the cluster, and nothing
+    where clients have to log in: nobody learns there before who answers.
 
     Raises NotFoundThere.
     """
+    if config.security_of(name).sasl is not None:
+        await _find(config, name, lambda listener: versions_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
+        return
     found = await _find(config, name, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
     if found is not None and found != cluster_id:
         raise _error(config, name, f"where cluster {found[:64]!r} answers instead of this one")

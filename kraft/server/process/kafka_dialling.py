@@ -1,30 +1,58 @@
-"""Asks for the cluster id at an address, in Kafka's protocol."""
+"""Asks who is at an address, in Kafka's protocol: the cluster id or, where clients have to log in, only whether it is
+spoken there.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from kraft.rpc.peers import Unreachable
+from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, decode_response, encode_request
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 
 METADATA_VERSION: Final = 4
 """A version whose response has the cluster id, and whose request creates no topics."""
 
 ANSWER_BYTES_MAX: Final = 1 << 20
-"""Largest response: the brokers of a cluster, without topics. Another program may claim any size."""
+"""Largest response: the brokers of a cluster, without topics, or the versions. Another program may claim any size."""
+
+VERSIONS_VERSION: Final = 0
+"""A version of ApiVersions that every broker answers, also before login."""
 
 _CORRELATION_ID: Final = 1
+
+M = TypeVar("M", bound=Message)
+Found = TypeVar("Found")
 
 
 async def cluster_at(host: str, port: int, timeout_s: float) -> str:
     """Return the cluster id. Raises Unreachable, also for a response in another protocol."""
-    address = f"{host}:{port}"
+
+    async def ask() -> str:
+        request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+        return (await _answer(host, port, request, METADATA_VERSION, MetadataResponse)).cluster_id or ""
+
+    return await _within(timeout_s, f"{host}:{port}", ask)
+
+
+async def versions_at(host: str, port: int, timeout_s: float) -> None:
+    """Ask for the versions of the APIs, which is all that is answered before login. Raises Unreachable as above."""
+
+    async def ask() -> None:
+        await _answer(host, port, ApiVersionsRequest(), VERSIONS_VERSION, ApiVersionsResponse)
+
+    await _within(timeout_s, f"{host}:{port}", ask)
+
+
+async def _within(timeout_s: float, address: str, ask: Callable[[], Awaitable[Found]]) -> Found:
     try:
         async with asyncio.timeout(timeout_s):
-            return await _ask(host, port)
+            return await ask()
     except TimeoutError:
         raise Unreachable(address, "no answer within the time allowed") from None
     except ConnectionRefusedError:
@@ -35,17 +63,16 @@ async def cluster_at(host: str, port: int, timeout_s: float) -> str:
         raise Unreachable(address, "the answer is not in Kafka's protocol") from error
 
 
-async def _ask(host: str, port: int) -> str:
+async def _answer(host: str, port: int, request: Message, version: int, response: type[M]) -> M:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        writer.writelines(encode_request(request, METADATA_VERSION, _CORRELATION_ID, "kraft"))
+        writer.writelines(encode_request(request, version, _CORRELATION_ID, "kraft"))
         size = int.from_bytes(await reader.readexactly(SIZE_BYTES), "big")
         if size > ANSWER_BYTES_MAX:
-            raise ProtocolError(f"an answer of {size} bytes to a request for the cluster's id")
-        correlation_id, response = decode_response(MetadataResponse, METADATA_VERSION, await reader.readexactly(size))
+            raise ProtocolError(f"an answer of {size} bytes, longer than any that was asked for")
+        correlation_id, answer = decode_response(response, version, await reader.readexactly(size))
         if correlation_id != _CORRELATION_ID:
             raise ProtocolError(f"an answer to request {correlation_id}, which was not sent")
-        return response.cluster_id or ""
+        return answer
     finally:
         writer.close()

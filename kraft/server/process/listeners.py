@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from socket import SOCK_STREAM
 from typing import Any, Final
 
@@ -22,16 +21,15 @@ from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.identity.credentials import NodeCredentials
-from kraft.server.kafka_listener.connection import ConnectionLimits
-from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+from kraft.server.kafka_listener.listener import KafkaListener
 from kraft.server.kafka_listener.memory import ListenerMemory
-from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
 from kraft.server.loop.periods import loop_time_s
 from kraft.server.process.advertised_addresses import check_advertised, check_advertised_to_kafka
 from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
 from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
+from kraft.server.process.kafka_answering import KafkaAnswering, kafka_limits
 from kraft.server.process.ports import CannotListen
 
 log = structlog.get_logger()
@@ -117,24 +115,19 @@ class Listeners:
             await self._listen_to_kafka(self._config.kafka_listeners, apis)
 
     async def _listen_to_kafka(self, listeners: Sequence[Listener], apis: BrokerApis) -> None:
-        network = self._config.network
-        limits = ListenerLimits(
-            frame_bytes_max=network.request_bytes_max,
-            connections_max=min(network.connections_max, self._shares.kafka),
-            connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
-        )
-        memory = ListenerMemory(network.request_bytes_max)
-        self._kafka = KafkaListener(limits, self._credentials.refusals, memory)
+        config = self._config
+        memory = ListenerMemory(config.network.request_bytes_max)
+        self._kafka = KafkaListener(await kafka_limits(config, self._shares.kafka), self._credentials.refusals, memory)
         self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], self._credentials.refusals)
+        answering = KafkaAnswering(config, apis, memory.unread, self._node_connections)
         for listener in listeners:
-            answering = partial(
-                KafkaRequests,
-                apis.kafka_apis(listener.name),
-                unread=memory.unread,
-                elements_max=network.request_bytes_max // ELEMENT_BYTES,
-                nodes=self._node_connections,
+            await self._kafka.listen(
+                listener.host,
+                listener.port,
+                answering.at(listener.name),
+                asks_for_login=config.security_of(listener.name).sasl is not None,
+                creation_rate_max=dict(config.connections.creation_rates_of_listeners).get(listener.name),
             )
-            await self._kafka.listen(listener.host, listener.port, answering)
             log.info("listener started", listener=str(listener))
         for listener in listeners:
             await check_advertised_to_kafka(self._config, listener.name, self._cluster_id)

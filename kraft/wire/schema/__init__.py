@@ -9,18 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
-    "authentication and ACLs are not supported yet": (
-        "alter_user_scram_credentials",
+    "ACLs and delegation tokens are not supported yet": (
         "create_acls",
         "create_delegation_token",
         "delete_acls",
         "describe_acls",
         "describe_delegation_token",
-        "describe_user_scram_credentials",
         "expire_delegation_token",
         "renew_delegation_token",
-        "sasl_authenticate",
-        "sasl_handshake",
     ),
     "the voters are fixed in the configuration": ("add_raft_voter", "remove_raft_voter"),
 }

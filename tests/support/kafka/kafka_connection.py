@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Final, Self
 
 from kraft.wire.declaration import Message
 from kraft.wire.frame import SIZE_BYTES, encode_request
@@ -43,7 +43,7 @@ class Connection:
             return SIZE_BYTES
         return SIZE_BYTES + int.from_bytes(self._unread[:SIZE_BYTES], "big")
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -353,11 +353,10 @@ def test_every_problem_of_several_listeners_is_named_once(load_text: Load) -> No
         ),
         ("sasl.mechanism.inter.broker.protocol=PLAIN\n", "sasl.mechanism.inter.broker.protocol", "see cluster.secret"),
         ("ssl.keymanager.algorithm=SunX509\n", "ssl.keymanager.algorithm", "it is a setting of Java"),
-        ("max.connections.per.ip=9\n", "max.connections.per.ip", "has no effect: not supported yet"),
         (
-            "listener.name.out.max.connection.creation.rate=9\n",
-            "listener.name.out.max.connection.creation.rate",
-            "has no effect: not supported yet",
+            "listener.name.grpc.max.connection.creation.rate=9\n",
+            "listener.name.grpc.max.connection.creation.rate",
+            "has no effect: it is for listeners of Kafka's protocol",
         ),
     ],
 )

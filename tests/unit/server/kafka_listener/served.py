@@ -17,6 +17,7 @@ from kraft.server.kafka_listener.connection import (
     CloseConnection,
     ConnectionLimits,
 )
+from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.response_writer import ResponseBytes
@@ -26,7 +27,7 @@ DEADLINE_S = 60.0
 
 PATIENT = ListenerLimits(
     frame_bytes_max=1_000_000,
-    connections_max=100,
+    counts=ConnectionCountLimits(clients_max=100, address_max=1_000),
     connection=ConnectionLimits(request_s_max=60, unread_s_max=60, idle_s_max=60),
 )
 
@@ -42,6 +43,13 @@ class Requests:
     waiting: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
     holds: bool = False
+    is_trusted: bool = True
+    """False until `hello` was answered, for a listener that asks for a login."""
+
+    objects: str | None = None
+
+    def objection(self) -> str | None:
+        return self.objects
 
     def when_pipelined(self, go_on: Callable[[], None]) -> None:
         self.go_on = go_on
@@ -60,10 +68,21 @@ class Requests:
                 return []
             case b"shut":
                 raise CloseConnection("asked to shut")
+            case b"hell":
+                self.is_trusted = True
+                return self._waiting(request)
+            case b"last":
+                raise CloseConnection("asked to end", framed(b"last answer"))
+            case b"fail":
+                return self._failing(request)
             case b"bug ":
                 raise ZeroDivisionError("a bug")
             case _:
                 return self._waiting(request)
+
+    async def _failing(self, request: bytes) -> ResponseBytes:
+        await asyncio.sleep(0)
+        raise CloseConnection("asked to fail", framed(b"last answer"))
 
     def _waiting(self, request: bytes) -> Awaitable[ResponseBytes]:
         self.waiting[request] = asyncio.get_running_loop().create_future()

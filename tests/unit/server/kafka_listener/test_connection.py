@@ -282,7 +282,7 @@ def test_there_are_never_more_connections_than_allowed() -> None:
             client.send(b"now, still")
             assert await client.answer() == b"answer to now, still"
 
-    (line,) = run(test, replace(PATIENT, connections_max=2))
+    (line,) = run(test, replace(PATIENT, counts=replace(PATIENT.counts, clients_max=2)))
     assert line["reason"] == "too many connections: raise max.connections or the limit of open files"
 
 

@@ -106,7 +106,7 @@ class Node:
         server.add_insecure_port(f"{HOST}:{self.grpc_port}")
         await server.start()
         frames = self.frames = ServedFrames(REPLICA_FETCH.served_by(self.answer), gatekeeper, refusals)
-        limits = replace(PATIENT, connections_max=connections_max)
+        limits = replace(PATIENT, counts=replace(PATIENT.counts, clients_max=connections_max))
         listener = self.listener = KafkaListener(limits, refusals, ListenerMemory(1_000_000))
         await listener.listen(HOST, self.kafka_port, lambda peer: KafkaRequests({}, peer, nodes=frames))
         try:

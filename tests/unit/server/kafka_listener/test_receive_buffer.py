@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, BadFrame
+from kraft.server.kafka_listener.frame_buffer import SIZE_BYTES, BadFrame, FrameSizes
 from kraft.server.kafka_listener.large_requests import OTHER_SHARE, LargeRequests
-from kraft.server.kafka_listener.receive_buffer import JOINED_BYTES_MAX, ReceiveBuffer
+from kraft.server.kafka_listener.receive_buffer import JOINED_BYTES_MAX, ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
 from kraft.server.kafka_listener.receive_pace import (
     ARRIVED_BYTES_MIN,
@@ -31,9 +31,8 @@ class Connections:
         self.granted: list[int] = []
 
     def new(self, number: int = 0) -> ReceiveBuffer:
-        return ReceiveBuffer(
-            self.scratch, FRAME_BYTES_MAX, self.memory, self.large, lambda: self.granted.append(number)
-        )
+        limits = ReceiveLimits(FrameSizes(FRAME_BYTES_MAX), self.memory, self.large)
+        return ReceiveBuffer(self.scratch, limits, lambda: self.granted.append(number))
 
 
 def frame(content: bytes) -> bytes:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections import Counter
 
-from kraft.server.loop.crowds import ACCEPTED_AT_ONCE, EVENTS_AT_ONCE, FewAtOnce, lengthen_queues, new_event_loop
+from kraft.server.loop.crowds import EVENTS_AT_ONCE, FewAtOnce
 
 CROWD = 5 * EVENTS_AT_ONCE
 
@@ -45,30 +44,3 @@ def test_readable_and_writable_connections_are_told_apart() -> None:
         there.close()
         selector.modify(here, 1)
         assert [events for _, events in selector.select(0)] == [1]
-
-
-def test_connections_that_come_together_are_all_accepted() -> None:
-    async def scenario() -> int:
-        accepted = 0
-
-        class Counting(asyncio.Protocol):
-            def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                nonlocal accepted
-                accepted += 1
-                transport.close()
-
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(Counting, "127.0.0.1", 0, backlog=ACCEPTED_AT_ONCE)
-        lengthen_queues(server.sockets, CROWD)
-        address = server.sockets[0].getsockname()
-        # Nobody accepts while these connect: all of them wait in the system.
-        clients = [socket.create_connection(address, timeout=5) for _ in range(CROWD)]
-        for _ in range(2 * CROWD):
-            await asyncio.sleep(0)
-        for client in clients:
-            client.close()
-        server.close()
-        return accepted
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        assert runner.run(scenario()) == CROWD

@@ -1,0 +1,106 @@
+"""Strangers' conversations with a listener that asks for a login: any frames, of which none may reach a handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from functools import cache
+from typing import Any, Final
+
+from kraft.model.errors import ErrorCode
+from kraft.sasl.exchange import Rejected
+from kraft.sasl.login import LoginRules
+from kraft.sasl.mechanisms import SaslMechanism
+from kraft.sasl.plain import plain_message
+from kraft.sasl.scram import ScramMechanism
+from kraft.sasl.scram_client import ScramClient
+from kraft.server.identity.authenticator import Authenticator, VerifiedToken
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.login_requests import LoginRequests
+from kraft.server.kafka_listener.requests import Api, KafkaRequests
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.declaration import Message
+from kraft.wire.frame import SIZE_BYTES, encode_request
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.wire.schema.produce import ProduceRequest
+from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest
+from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest
+from tests.support.scram_users import users
+from tests.support.virtual_time import LoopClock, Unchanging
+
+_USERS: Final = users({"alice": "a password that no input has"})
+_TOKEN: Final = b"n,,\x01auth=Bearer abc.def-_\x01\x01"
+_RULES: Final = LoginRules(mechanisms=tuple(SaslMechanism))
+
+
+class _NoToken:
+    async def verify(self, token: str) -> VerifiedToken:
+        raise Rejected("nobody has a valid token")
+
+
+def log_in(data: bytes) -> None:
+    """The bytes are frames, each behind its size, which is trusted no further than there are bytes."""
+    asyncio.run(_converse(data))
+
+
+async def _converse(data: bytes) -> None:
+    authenticator = Authenticator(lambda: _USERS, Unchanging(), LoopClock(), failure_delay_ms=0, verifier=_NoToken())
+    apis: dict[ApiKey, Api] = dict.fromkeys(ApiKey, _never)
+    apis[ApiKey.API_VERSIONS] = lambda *_: ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=())
+    requests = LoginRequests(authenticator, _RULES, KafkaRequests(apis, "10.0.0.7:5100"), apis, "10.0.0.7")
+    try:
+        for frame in _frames(data):
+            assert not requests.is_pipelined(frame)
+            begun = requests.begin(frame)
+            pieces = await begun if isinstance(begun, Awaitable) else begun
+            assert pieces, "every request before login has a response"
+            assert not requests.is_trusted
+    except CloseConnection:
+        pass
+    finally:
+        authenticator.close()
+
+
+def _never(*_: Any) -> None:
+    raise AssertionError("a stranger's request reached a handler")
+
+
+def _frames(data: bytes) -> Iterator[memoryview]:
+    left = memoryview(data)
+    while len(left) >= SIZE_BYTES:
+        size = int.from_bytes(left[:SIZE_BYTES], "big") % max(len(left), 1)
+        yield left[SIZE_BYTES : SIZE_BYTES + size]
+        left = left[SIZE_BYTES + size :]
+
+
+@cache
+def logins() -> tuple[bytes, ...]:
+    """Return a conversation for each mechanism and kind of handshake, up to its last message."""
+    scram = ScramClient(ScramMechanism.SHA_256, "alice", "guessed", "nonce")
+    server_first = b"r=nonceAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA,s=c2FsdCBvZiB0aGUgdGVzdHM=,i=4096"
+    messages = {
+        "PLAIN": [plain_message("alice", "guessed")],
+        "SCRAM-SHA-256": [scram.first(), scram.final(server_first)],
+        "OAUTHBEARER": [_TOKEN, b"\x01"],
+    }
+    found = []
+    for mechanism, said in messages.items():
+        for version in (0, 1):
+            begins = [_request(ApiVersionsRequest(), 3), _request(SaslHandshakeRequest(mechanism=mechanism), version)]
+            steps = [
+                _sized(each) if version == 0 else _request(SaslAuthenticateRequest(auth_bytes=each), 2) for each in said
+            ]
+            found.append(b"".join([*begins, *steps]))
+            found.append(b"".join([begins[1], steps[0], begins[1], _request(_PRODUCE, 9)]))
+    return tuple(found)
+
+
+_PRODUCE: Final = ProduceRequest(acks=1, timeout_ms=0, topic_data=())
+
+
+def _request(request: Message, version: int) -> bytes:
+    return b"".join(encode_request(request, version, 7, "client"))
+
+
+def _sized(token: bytes) -> bytes:
+    return len(token).to_bytes(SIZE_BYTES, "big") + token

@@ -1,0 +1,123 @@
+"""Accepting on real sockets: everybody in a crowd, a few in one turn of the loop, and nobody who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kraft.server.kafka_listener import acceptor as acceptor_module
+from kraft.server.kafka_listener.acceptor import Acceptor, address_of
+from kraft.server.loop.crowds import ACCEPTED_AT_ONCE
+
+CROWD = 5 * ACCEPTED_AT_ONCE
+
+
+class Accepted:
+    """Counts connections, which it closes, and whom it was asked about."""
+
+    def __init__(self, admits: bool = True) -> None:
+        self.asked: list[str] = []
+        self.served = 0
+        self._admits = admits
+
+    def admit(self, address: str) -> bool:
+        self.asked.append(address)
+        return self._admits
+
+    def connect(self) -> asyncio.Protocol:
+        counts = self
+
+        class Counting(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                counts.served += 1
+                transport.close()
+
+        return Counting()
+
+    @contextmanager
+    def accepting(self) -> Iterator[Any]:
+        """Accept at the address that this yields."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            acceptor = Acceptor(listening.fileno(), [], self.admit, self.connect)
+            acceptor.start()
+            try:
+                yield listening.getsockname()
+            finally:
+                acceptor.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  What is waited for happens on the other side of a socket.
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.real_time
+async def test_connections_that_come_together_are_all_accepted_a_few_in_each_turn() -> None:
+    accepted = Accepted()
+    with accepted.accepting() as address:
+        # Nobody accepts while these connect: all of them wait in the system.
+        clients = [socket.create_connection(address, timeout=5) for _ in range(CROWD)]
+        before = most = 0
+        for _ in range(10 * CROWD):
+            await asyncio.sleep(0)
+            before, most = len(accepted.asked), max(most, len(accepted.asked) - before)
+        for client in clients:
+            client.close()
+        await until(lambda: accepted.served == CROWD)
+    assert most == ACCEPTED_AT_ONCE
+
+
+@pytest.mark.real_time
+async def test_a_connection_that_is_refused_is_closed_and_nothing_is_made_of_it() -> None:
+    accepted = Accepted(admits=False)
+    with accepted.accepting() as address:
+        reader, writer = await asyncio.open_connection(*address)
+        assert await reader.read() == b""
+        writer.close()
+    assert (accepted.asked, accepted.served) == (["127.0.0.1"], 0)
+
+
+@pytest.mark.real_time
+async def test_without_files_or_memory_it_accepts_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "RETRY_S", 0.05)
+    failures = [errno.EMFILE, errno.ENOBUFS]
+
+    class Exhausted(socket.socket):
+        def accept(self) -> Any:
+            if failures:
+                raise OSError(failures.pop(), "nothing is left")
+            return super().accept()
+
+    monkeypatch.setattr(socket, "socket", Exhausted)
+    accepted = Accepted()
+    with accepted.accepting() as address:
+        _, writer = await asyncio.open_connection(*address)
+        await until(lambda: accepted.served == 1)
+        writer.close()
+    assert failures == []
+
+
+@pytest.mark.real_time
+async def test_an_acceptor_that_is_closed_accepts_nothing() -> None:
+    accepted = Accepted()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        acceptor = Acceptor(listening.fileno(), [], accepted.admit, accepted.connect)
+        acceptor.start()
+        acceptor.close()
+        with socket.create_connection(listening.getsockname(), timeout=5):
+            await asyncio.sleep(0.05)
+    assert accepted.asked == []
+
+
+def test_an_address_is_the_same_whichever_socket_accepted_it() -> None:
+    assert address_of(("10.0.0.7", 5_100)) == "10.0.0.7"
+    assert address_of(("::ffff:10.0.0.7", 5_100, 0, 0)) == "10.0.0.7"
+    assert address_of(("::1", 5_100, 0, 0)) == "::1"
+    assert address_of("") == "?"
