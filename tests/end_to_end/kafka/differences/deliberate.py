@@ -40,8 +40,8 @@ _TEXTS: Final = (
 _NOT_YET: Final = (
     *_family(
         "api_versions",
-        ("* api_keys.SASL_*", "* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN"),
-        "security is not served yet",
+        ("* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN"),
+        "ACLs and delegation tokens are not served yet",
     ),
     *_family(
         "api_versions",

@@ -1,0 +1,280 @@
+"""Kafka's clients log in at real nodes: each with each mechanism produces, consumes in a group and administers.
+
+Three nodes, whose only listener of Kafka's protocol asks for a login: replicas are fetched there too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+import kafka.admin
+import kafka.errors
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kraft.client import Admin
+from kraft.model.errors import ErrorCode
+from kraft.server.apis.table import APIS
+from kraft.wire.api_versions import advertised
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
+from tests.support.kafka.kafka_programs import console_consumer, console_producer, kcat
+from tests.support.kafka.login_cluster import (
+    MECHANISMS,
+    PASSWORD,
+    USER,
+    LoginCluster,
+    LoginConnection,
+    login_cluster,
+    of_java,
+    of_librdkafka,
+    of_python,
+)
+from tests.support.waiting import until, until_every_broker_knows
+
+DEADLINE_S = 60
+VALUES = [b"one", b"two", b"three"]
+
+each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
+    with login_cluster(tmp_path_factory.mktemp("cluster"), 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def servers(cluster: LoginCluster) -> str:
+    return cluster.kafka_bootstrap_servers
+
+
+@pytest.fixture
+def topic(cluster: LoginCluster, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(name, 1, 3)
+    until_every_broker_knows(cluster.bootstrap_servers, name)
+    return name
+
+
+def assert_produced(producer: confluent_kafka.Producer, topic: str) -> None:
+    errors: list[Any] = []
+    for value in VALUES:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert errors == [None] * len(VALUES)
+
+
+# --- clients -----------------------------------------------------------------------------------------------------
+
+
+@each_mechanism
+def test_confluents_client(servers: str, topic: str, mechanism: str) -> None:
+    login = {"bootstrap.servers": servers, **of_librdkafka(mechanism)}
+    assert_produced(confluent_kafka.Producer({**login, "acks": "all"}), topic)
+    consumer = confluent_kafka.Consumer({**login, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    messages: list[confluent_kafka.Message] = []
+    until_s = time.monotonic() + DEADLINE_S
+    while len(messages) < len(VALUES) and time.monotonic() < until_s:
+        messages += consumer.consume(len(VALUES), 1.0)
+    assert [message.value() for message in messages] == VALUES
+    consumer.close()
+    admin = AdminClient(login)
+    created = admin.create_topics([NewTopic(f"{topic}-2", 1, 3)])
+    created[f"{topic}-2"].result(DEADLINE_S)
+
+
+@each_mechanism
+def test_confluents_transactions(servers: str, topic: str, mechanism: str) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, **of_librdkafka(mechanism), "transactional.id": topic}
+    )
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    assert_produced(producer, topic)
+    producer.commit_transaction(DEADLINE_S)
+
+
+def test_the_guides_sample_for_kafka_python(cluster: LoginCluster, topic: str) -> None:
+    cluster.set_password("ickel", "seilfot", "SCRAM-SHA-256")
+    bootstrap_servers = cluster.kafka_bootstrap_servers
+    # As the guide has it.
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="ickel",
+        sasl_plain_password="seilfot",
+    )
+    metadata = producer.send(topic, b"a message of the guide").get(DEADLINE_S)
+    assert (metadata.topic, metadata.offset) == (topic, 0)
+    producer.close(timeout=DEADLINE_S)
+
+
+@each_mechanism
+def test_kafka_python(servers: str, topic: str, mechanism: str) -> None:
+    login = {"bootstrap_servers": servers.split(","), **of_python(mechanism)}
+    producer = kafka.KafkaProducer(**login, acks="all")
+    for value in VALUES:
+        producer.send(topic, value).get(DEADLINE_S)
+    producer.close(timeout=DEADLINE_S)
+    consumer = kafka.KafkaConsumer(
+        topic, **login, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=DEADLINE_S * 1_000
+    )
+    assert [next(consumer).value for _ in VALUES] == VALUES
+    consumer.close()
+    admin = kafka.admin.KafkaAdminClient(**login)
+    assert topic in admin.list_topics()
+    admin.close()
+
+
+@each_mechanism
+def test_aiokafka(servers: str, topic: str, mechanism: str) -> None:
+    async def scenario() -> list[bytes | None]:
+        login = {"bootstrap_servers": servers, **of_python(mechanism)}
+        producer = aiokafka.AIOKafkaProducer(**login, transactional_id=topic)
+        await producer.start()
+        async with producer.transaction():
+            for value in VALUES:
+                await producer.send_and_wait(topic, value)
+        await producer.stop()
+        consumer = aiokafka.AIOKafkaConsumer(topic, **login, group_id=topic, auto_offset_reset="earliest")
+        await consumer.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return [(await consumer.getone()).value for _ in VALUES]
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(scenario()) == VALUES
+
+
+def test_kcat(servers: str, topic: str) -> None:
+    # Not SCRAM: Debian's librdkafka is older than 2.6.1, and sends a nonce that Kafka 4 refuses as well.
+    login = [word for name, text in of_librdkafka("PLAIN").items() for word in ("-X", f"{name}={text}")]
+    kcat(servers, *login, "-P", "-t", topic, given=b"\n".join(VALUES))
+    read = kcat(servers, *login, "-C", "-t", topic, "-o", "beginning", "-e", "-q")
+    assert read.splitlines() == VALUES
+
+
+@each_mechanism
+def test_javas_clients(servers: str, topic: str, mechanism: str) -> None:
+    login = [word for name, text in of_java(mechanism).items() for word in ("--command-property", f"{name}={text}")]
+    console_producer(servers, topic, b"\n".join(VALUES) + b"\n", *login)
+    assert console_consumer(servers, topic, 0, len(VALUES), *login).splitlines() == VALUES
+
+
+def test_kafkas_tool_makes_changes_and_removes_users(cluster: LoginCluster, tmp_path: Path) -> None:
+    servers, file = cluster.kafka_bootstrap_servers, tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={text}\n" for name, text in of_java("SCRAM-SHA-512").items()))
+
+    def configs(*arguments: str) -> str:
+        done = run_kafka_tool(
+            kafka_jars(),
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", servers, "--command-config", str(file)),
+            *("--entity-type", "users", "--entity-name", "carol"),
+            *arguments,
+        )
+        assert done.code == 0, done.errors
+        return done.output
+
+    configs("--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=first]")
+    with LoginConnection(servers.split(",")[0]) as connection:
+        assert connection.log_in("SCRAM-SHA-256", "carol", "first").error_code == ErrorCode.NONE
+    configs("--alter", "--add-config", "SCRAM-SHA-256=[iterations=4096,password=second]")
+    for password, code in (("first", ErrorCode.SASL_AUTHENTICATION_FAILED), ("second", ErrorCode.NONE)):
+        with LoginConnection(servers.split(",")[0]) as connection:
+            assert connection.log_in("PLAIN", "carol", password).error_code == code
+    assert "SCRAM-SHA-256=iterations=4096" in configs("--describe")
+    configs("--alter", "--delete-config", "SCRAM-SHA-256")
+    with LoginConnection(servers.split(",")[0]) as connection:
+        answer = connection.log_in("SCRAM-SHA-256", "carol", "second")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+# --- refusals, as clients show them ------------------------------------------------------------------------------
+
+
+@each_mechanism
+@pytest.mark.parametrize(("user", "password"), [(USER, "guessed"), ("nobody", PASSWORD)])
+def test_confluents_client_is_told_that_it_cannot_log_in(
+    servers: str, mechanism: str, user: str, password: str
+) -> None:
+    errors: list[confluent_kafka.KafkaError] = []
+    settings: dict[str, Any] = {**of_librdkafka(mechanism, user, password), "error_cb": errors.append}
+    client = AdminClient({"bootstrap.servers": servers, **settings})
+    until(lambda: client.poll(0.1) > 0 and bool(errors), "no error was reported")
+    found = next(error for error in errors if error.code() == confluent_kafka.KafkaError._AUTHENTICATION)
+    assert "Invalid username or password" in found.str() or "invalid credentials" in found.str()
+
+
+@each_mechanism
+def test_kafka_python_is_told_that_it_cannot_log_in(servers: str, mechanism: str) -> None:
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaProducer(
+            bootstrap_servers=servers, **of_python(mechanism, USER, "guessed"), bootstrap_timeout_ms=3_000
+        )
+
+
+def test_the_versions_are_the_same_as_without_login(servers: str) -> None:
+    with LoginConnection(servers.split(",", maxsplit=1)[0]) as connection:
+        answer = connection.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    assert answer is not None
+    assert answer.api_keys == advertised(each.key for each in APIS if each.key is not None)
+
+
+def test_a_client_without_login_gets_nothing(servers: str) -> None:
+    with LoginConnection(servers.split(",", maxsplit=1)[0]) as connection:
+        assert not connection.is_served()
+
+
+# --- what happens to sessions ------------------------------------------------------------------------------------
+
+
+def test_the_connections_of_a_deleted_user_end_and_others_go_on(cluster: LoginCluster) -> None:
+    server = cluster.kafka_bootstrap_servers.split(",")[1]
+    cluster.set_password("dave", "dave's")
+    with LoginConnection(server) as daves, LoginConnection(server) as alices:
+        assert daves.log_in("SCRAM-SHA-256", "dave", "dave's").error_code == ErrorCode.NONE
+        assert alices.log_in("SCRAM-SHA-256").error_code == ErrorCode.NONE
+        cluster.set_password("dave", "another")
+        time.sleep(2)
+        assert daves.is_served(), "as in Kafka, until the next login"
+        cluster.delete_user("dave")
+        assert daves.frame() is None
+        assert alices.is_served()
+    with LoginConnection(server) as connection:
+        answer = connection.log_in("SCRAM-SHA-256", "dave", "another")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_the_mechanism_cannot_be_changed_in_the_middle(servers: str) -> None:
+    with LoginConnection(servers.split(",", maxsplit=1)[0]) as connection:
+        connection.shake_hands("SCRAM-SHA-256")
+        answer = connection.shake_hands("PLAIN")
+        assert answer is not None
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert connection.frame() is None
+
+
+def test_raw_tokens_follow_the_oldest_handshake(servers: str) -> None:
+    with LoginConnection(servers.split(",", maxsplit=1)[0]) as connection:
+        answer = connection.shake_hands("PLAIN", version=0)
+        assert answer is not None
+        assert answer.error_code == ErrorCode.NONE
+        assert connection.raw(f"\0{USER}\0{PASSWORD}".encode()) == b""
+        assert connection.is_served()
+    with LoginConnection(servers.split(",", maxsplit=1)[0]) as connection:
+        connection.shake_hands("PLAIN", version=0)
+        assert connection.raw(b"\0a\0b") is None
