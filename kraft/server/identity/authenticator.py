@@ -16,6 +16,7 @@ from typing import Final, Protocol, assert_never
 from msgspec import Struct
 
 from kraft.metadata.users import Users
+from kraft.model.callbacks import Condition
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken, Rejected
@@ -115,7 +116,7 @@ class Authenticator:
             case _:
                 assert_never(step)
 
-    def _password_check(self, asked: CheckPassword) -> Callable[[], bool]:
+    def _password_check(self, asked: CheckPassword) -> Condition:
         users = self._users()
         # Either credential is of the user's password, and that of SHA-256 takes less CPU.
         own = users.by_name.get(asked.user, {})

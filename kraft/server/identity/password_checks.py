@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-_Waiting: TypeAlias = tuple[asyncio.Future[bool], Callable[[], bool]]
+from kraft.model.callbacks import Condition
+
+_Waiting: TypeAlias = tuple[asyncio.Future[bool], Condition]
 
 
 class PasswordChecks:
@@ -23,7 +24,7 @@ class PasswordChecks:
 
         self._running: asyncio.Task[None] | None = None
 
-    async def check(self, address: str, is_right: Callable[[], bool]) -> bool:
+    async def check(self, address: str, is_right: Condition) -> bool:
         """Return what `is_right` returns in the thread, once it is the turn of the client's address."""
         outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append((outcome, is_right))
@@ -52,7 +53,7 @@ class PasswordChecks:
         finally:
             self._running = None
 
-    async def _carry_out(self, outcome: asyncio.Future[bool], is_right: Callable[[], bool]) -> None:
+    async def _carry_out(self, outcome: asyncio.Future[bool], is_right: Condition) -> None:
         if outcome.done():
             # Its client is gone.
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from socket import SOCK_STREAM
 
 from kraft.model.config_types import INT32_MAX
@@ -12,7 +11,7 @@ from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.kafka_listener.acceptor import address_of
-from kraft.server.kafka_listener.connection import ConnectionLimits, Requests
+from kraft.server.kafka_listener.connection import ConnectionLimits, MakeRequests
 from kraft.server.kafka_listener.connection_counts import count_limits
 from kraft.server.kafka_listener.listener import ListenerLimits
 from kraft.server.kafka_listener.login_requests import LoginRequests
@@ -59,7 +58,7 @@ class KafkaAnswering:
         self._unread = unread
         self._nodes = nodes
 
-    def at(self, listener: str) -> Callable[[str], Requests]:
+    def at(self, listener: str) -> MakeRequests:
         """Return what makes the answering end of a connection at that listener, from the other end's address."""
         apis = self._apis.kafka_apis(listener)
         elements_max = self._config.network.request_bytes_max // ELEMENT_BYTES

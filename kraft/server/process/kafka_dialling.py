@@ -5,9 +5,9 @@ spoken there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from kraft.model.callbacks import AsyncCall
 from kraft.rpc.peers import Unreachable
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
@@ -49,7 +49,7 @@ async def versions_at(host: str, port: int, timeout_s: float) -> None:
     await _within(timeout_s, f"{host}:{port}", ask)
 
 
-async def _within(timeout_s: float, address: str, ask: Callable[[], Awaitable[Found]]) -> Found:
+async def _within(timeout_s: float, address: str, ask: AsyncCall[Found]) -> Found:
     try:
         async with asyncio.timeout(timeout_s):
             return await ask()
