@@ -143,9 +143,10 @@ class _Start:
         self._without_majority_since: float | None = None
         self._found: Membership | None = None
         # Imported while the node is starting, because importing gRPC takes long.
+        from kraft.local.node_dialling import dial_as_node
         from kraft.rpc.peers import PeerConnections
 
-        self._connections = PeerConnections()
+        self._connections = PeerConnections(dial_as_node(config))
 
     async def wait(self) -> str | None:
         """Wait until the node is in service, and return None, or what it needs of others."""

@@ -15,6 +15,7 @@ from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.callbacks import Condition
 from kraft.model.errors import Refusal
+from kraft.server.config.loading import load
 
 READY_DEADLINE_S = 60.0
 _POLL_S = 0.025
@@ -71,9 +72,11 @@ class _Readiness:
         self._running = running
         self._deadline = deadline
         # Imported while the nodes are starting, because importing gRPC takes long.
-        from kraft.rpc.peers import PeerConnections
+        from kraft.local.node_dialling import dial_as_node
+        from kraft.rpc.peers import PeerConnections, dial_openly
 
-        self._connections = PeerConnections()
+        # All nodes have the same security, and know the same secret.
+        self._connections = PeerConnections(dial_as_node(load(running[0].config_path)) if running else dial_openly)
 
     async def wait(self, cancelled: Condition) -> bool:
         try:

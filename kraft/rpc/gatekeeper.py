@@ -2,6 +2,8 @@
 
 Methods for nodes are refused to every caller that does not introduce itself as a node of this cluster
 (`introductions`), also from a local address, which may be a proxy's. Without a secret they are refused to every caller.
+Where clients have to log in, all other methods are refused to every caller that shows neither a session nor, as a node,
+an introduction.
 With TLS and client certificates, gRPC has already refused strangers during the handshake.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
 from typing import Any, Final, NoReturn, cast
 
 import grpc
@@ -18,7 +20,9 @@ import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
 
+from kraft.model.principal import ANONYMOUS, Principal
 from kraft.rpc import introductions
+from kraft.rpc.client_gate import CALLER, NODE, Caller, ClientGate, PrincipalOf
 from kraft.rpc.introductions import (
     HEADER,
     SECRET_DIFFERS,
@@ -28,11 +32,13 @@ from kraft.rpc.introductions import (
     SessionForgotten,
     Unintroduced,
 )
+from kraft.rpc.login_service import LOGIN_METHOD
 from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 from kraft.rpc.received_messages import OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
 from kraft.rpc.services import Context, MethodHandler
+from kraft.rpc.session_tokens import NotLoggedIn, SessionOver
 
 log = structlog.get_logger()
 
@@ -43,6 +49,9 @@ REQUEST_S_MAX: Final = 30.0
 """A request that takes longer to arrive ends its call. The messages of streams may come at any time."""
 
 TOO_MANY_EMPTY_CALLS: Final = "the connection has too many calls, and has sent no message"
+
+_BEFORE_ADMISSION: Final = (CHALLENGE_METHOD, LOGIN_METHOD)
+"""Methods by which nodes and clients show who they are."""
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
@@ -56,25 +65,37 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         is_guarded: Callable[[str], bool],
         message_bytes_max: int | None,
         refusals: RefusalLog,
+        listener: str = "",
+        clients: ClientGate | None = None,
+        login_bytes_max: int | None = None,
+        principal_of: PrincipalOf | None = None,
     ) -> None:
         """`is_guarded` returns whether a method, given by its full name, is for nodes only.
 
-        Messages larger than `message_bytes_max` are refused and logged here, with the peer; what gRPC itself refuses to
-        receive is reported to the sender only.
+        With `clients`, all others need a login, whose messages have at most `login_bytes_max`. Without, `principal_of`
+        says whom a client's certificate stands for. Messages larger than `message_bytes_max` are refused and logged
+        here, with the peer; what gRPC itself refuses to receive is reported to the sender only.
         """
         self._cluster_id = cluster_id
         self._secrets = cluster_secrets
         self._is_guarded = is_guarded
         self._message_bytes_max = message_bytes_max
         self._refusals = refusals
+        self._listener = listener
+        self._clients = clients
+        self._login_bytes_max = login_bytes_max
+        self._principal_of = principal_of
+        self._verifies_all_nodes = clients is not None or principal_of is not None
+        """Whether nodes that introduce themselves are verified also where they need not."""
+
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
         self._checked_handlers: dict[str, MethodHandler] = {}
         self.received = ReceivedMessages()
 
     @property
-    def is_for_nodes_only(self) -> bool:
-        """Whether strangers may call nothing but Challenge."""
-        return self._is_guarded("")
+    def requires_proof(self) -> bool:
+        """Whether strangers may call nothing but Challenge and Login."""
+        return self._clients is not None or self._is_guarded("")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         if self._secrets is not None:
@@ -90,14 +111,27 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None:
             return self._unimplemented()
-        if method != CHALLENGE_METHOD and self._is_guarded(method):
-            try:
-                self._admit(method, handler_call_details.invocation_metadata)
-            except Unintroduced as error:
-                return self._refusing(error)
+        try:
+            self._admit_call(method, handler_call_details.invocation_metadata)
+        except (Unintroduced, NotLoggedIn) as error:
+            return self._refusing(error)
         if method not in self._checked_handlers:
             self._checked_handlers[method] = self._checked(method, handler)
         return self._checked_handlers[method]
+
+    def users_changed(self, deleted: Iterable[str]) -> None:
+        """End what is open of clients whose sessions must not go on, as those of the deleted users."""
+        if self._clients is not None:
+            self._clients.users_changed(deleted)
+
+    def _admit_call(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
+        """Raise Unintroduced or NotLoggedIn unless the caller may make this call."""
+        if method in _BEFORE_ADMISSION:
+            return
+        if self._is_guarded(method) or (self._verifies_all_nodes and _is_introduced(metadata)):
+            self._admit(method, metadata)
+        elif self._clients is not None:
+            self._clients.admit(metadata)
 
     def admit_connection(self, method: str, introduction: str, nonce: bytes, peer: str) -> bytes:
         """Admit a node on a connection that is not gRPC's, and return the proof for it. Raises Unintroduced."""
@@ -126,12 +160,12 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._sessions.admit(introduction)
         return introduction
 
-    def _refusing(self, error: Unintroduced) -> MethodHandler:
+    def _refusing(self, error: Unintroduced | NotLoggedIn) -> MethodHandler:
         """Return a handler that refuses a call of any kind without reading its content."""
 
         async def refuse(_requests: object, context: Context) -> None:
-            if isinstance(error, SessionForgotten):
-                # It knows the secret, so it is a node, which will open a new session.
+            if isinstance(error, (SessionForgotten, SessionOver)):
+                # It was admitted before, and will open a new session.
                 log.debug("session discarded", peer=readable_peer(context.peer()))
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             self.received.call_refused(context.peer())
@@ -154,16 +188,25 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         A stream's handler reads its messages itself and handles their DecodeError. The message of any other call is
         read here, because gRPC would wait for it without end.
         """
-        decode = _within(self._message_bytes_max, handler.request_deserializer)
-        is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
+        is_login = method == LOGIN_METHOD
+        decode = _within(self._login_bytes_max if is_login else self._message_bytes_max, handler.request_deserializer)
+        is_public = method in _BEFORE_ADMISSION
+        is_guarded = not is_public and self._is_guarded(method)
 
         @asynccontextmanager
         async def opened(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[_Messages]:
-            with self.received.call(context.peer(), is_node=is_guarded) as call:
+            is_known = is_guarded or (self._clients is not None and not is_public)
+            known = self.received.call(context.peer(), is_node=is_guarded, is_known=is_known)
+            with known as call, ExitStack() as closing:
                 if call is None:
                     await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_EMPTY_CALLS)
                 assert call is not None, "abort always raises"
-                yield _Messages(messages, decode, call, self.received)
+                try:
+                    if not is_public:
+                        messages = self._of_caller(messages, context, closing, is_guarded=is_guarded)
+                    yield _Messages(messages, decode, call, self.received)
+                except NotLoggedIn as error:
+                    await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
 
         async def only(messages: _Messages, context: Context) -> Any:
             return await self._only(messages, method, context)
@@ -179,6 +222,24 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
                 return await handler.unary_unary(await only(counted, context), context)
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
+
+    def _of_caller(
+        self, messages: AsyncIterator[bytes], context: Context, closing: ExitStack, *, is_guarded: bool
+    ) -> AsyncIterator[bytes]:
+        """Note who makes the call; return its messages, which end with the caller's session. Raises NotLoggedIn."""
+        metadata = context.invocation_metadata() or ()
+        node_id = introduced_node_id(metadata) if is_guarded or self._verifies_all_nodes else None
+        principal = ANONYMOUS
+        if node_id is not None:
+            principal = Principal(str(node_id), NODE)
+        elif self._clients is not None:
+            issued = self._clients.admit(metadata)
+            principal = issued.session.principal
+            messages = closing.enter_context(self._clients.messages(messages, issued))
+        elif self._principal_of is not None:
+            principal = self._principal_of(context.auth_context())
+        CALLER.set(Caller(principal=principal, listener=self._listener))
+        return messages
 
     async def _only(self, messages: _Messages, method: str, context: Context) -> Any:
         """Return the message of a call that has one; ends the call if it does not come, or cannot be decoded."""
@@ -233,6 +294,10 @@ def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
     """Return the node id in a call that a Gatekeeper admitted; None for a call without an introduction."""
     header: Mapping[str, Any] = dict(metadata)
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
+
+
+def _is_introduced(metadata: Iterable[tuple[str, Any]]) -> bool:
+    return any(name == HEADER for name, _ in metadata)
 
 
 def _within(bytes_max: int | None, decode: Parse) -> Parse:

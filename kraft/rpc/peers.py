@@ -7,7 +7,7 @@ address. A call that the peer refused as a whole raises that Refusal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import grpc
@@ -17,6 +17,7 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, Exchange, MessageCodec, ServerStream, Stream
 from kraft.rpc.connection_failures import UNKNOWN_HOST, connection_failure, is_not_grpc, is_refused
 from kraft.rpc.mapping import Parse, Serialize
+from kraft.rpc.session_tokens import LOGIN_NEEDED
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
 Request = TypeVar("Request")
@@ -80,25 +81,58 @@ def dial_openly(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channe
     return grpc.aio.insecure_channel(address, options=options)
 
 
+RETIRED_AFTER_S: Final = 30.0
+"""A channel with old certificates takes calls for this long, for those who hold it."""
+
+RETIRED_GRACE_S: Final = 600.0
+"""Its streams may go on for this long after that; whoever uses one opens it again."""
+
+
+def _never_renewed() -> int:
+    return 0
+
+
 class PeerConnections:
     """The channels of one client or node, one for each address, opened at first use."""
 
     def __init__(self, dial: Dial = dial_openly) -> None:
+        """A `dial` with certificates has a method `generation`, whose number changes when they are renewed."""
         self._dial = dial
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._generation_now: Callable[[], int] = getattr(dial, "generation", _never_renewed)
+        self._generation = 0
+        self._retired: dict[asyncio.Task[None], list[grpc.aio.Channel]] = {}
 
     def channel(self, address: str) -> grpc.aio.Channel:
+        if (generation := self._generation_now()) != self._generation:
+            self._generation = generation
+            self._retire()
         if address not in self._channels:
             self._channels[address] = self._dial(address, CHANNEL_OPTIONS)
         return self._channels[address]
+
+    def _retire(self) -> None:
+        old, self._channels = list(self._channels.values()), {}
+        if old:
+            task = asyncio.ensure_future(_close_later(old))
+            self._retired[task] = old
+            task.add_done_callback(self._retired.pop)
 
     def peer(self, address: str, client_id: str = "") -> Peer:
         return Peer(address, self.channel(address), client_id)
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}
+        for task, retired in list(self._retired.items()):
+            task.cancel()
+            channels += retired
         for channel in channels:
             await channel.close(grace=None)
+
+
+async def _close_later(channels: Sequence[grpc.aio.Channel]) -> None:
+    await asyncio.sleep(RETIRED_AFTER_S)
+    await asyncio.gather(*(channel.close(RETIRED_GRACE_S) for channel in channels))
 
 
 class Peer:
@@ -226,6 +260,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError | asyncio.CancelledError)
             return Unreachable(address, reason, nobody_listens=is_refused(details))
         case grpc.StatusCode.UNIMPLEMENTED:
             return NotServed(address, f"UNIMPLEMENTED: {error.details()}")
+        case grpc.StatusCode.UNAUTHENTICATED if (error.details() or "").startswith(LOGIN_NEEDED):
+            return Refusal(ErrorCode.ILLEGAL_SASL_STATE, f"{address}: {error.details()}")
         case grpc.StatusCode.UNAUTHENTICATED:
             return NotAdmitted(address, f"UNAUTHENTICATED: {error.details()}")
         case code:

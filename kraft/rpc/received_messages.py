@@ -41,6 +41,9 @@ class _MeasuredConnection:
     messages: int = 0
     calls_begun: int = 0
     is_node: bool = False
+    is_known: bool = False
+    """Whether a call of it proved who makes it: a node, or a client that has logged in."""
+
     calls: set[OpenCall] = field(default_factory=set)
     received_bytes: int = 0
     """At the last look at its socket."""
@@ -102,12 +105,13 @@ class ReceivedMessages:
         self._looks_begun = self._looks_ended = 0
 
     @contextmanager
-    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall | None]:
+    def call(self, peer: str, *, is_node: bool, is_known: bool = False) -> Iterator[OpenCall | None]:
         """Count a call as open while this is entered; gives None for one that is to be refused.
 
         Those are calls of a connection that has too many already, and never sent a message.
         """
         connection = self._call_began(peer, is_node=is_node)
+        connection.is_known |= is_node or is_known
         if connection.has_too_many and not connection.messages:
             yield None
             return
@@ -169,8 +173,8 @@ class ReceivedMessages:
             connection.empty_calls = max(float(connection.empty_open), forgiven)
             connection.has_too_many = False
 
-    def is_node(self, peer: str) -> bool:
-        return peer in self._connections and self._connections[peer].is_node
+    def is_known(self, peer: str) -> bool:
+        return peer in self._connections and self._connections[peer].is_known
 
     def forget(self, peers: Iterable[str]) -> None:
         """Forget connections that have ended."""

@@ -30,6 +30,7 @@ from kraft.rpc.call import (
     Stream,
     StreamHandler,
 )
+from kraft.rpc.client_gate import CALLER
 from kraft.rpc.long_messages import receiving, sending, to_message, value_of
 from kraft.rpc.peers import CLIENT_ID, MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
@@ -137,8 +138,13 @@ def _answering(
 def _request_context(context: Context, version: int) -> RequestContext:
     client_id = dict(context.invocation_metadata() or ()).get(CLIENT_ID, b"")
     assert isinstance(client_id, bytes)  # gRPC decodes metadata of such a name.
+    caller = CALLER.get()
     return RequestContext(
-        version=version, client_id=str(client_id, "utf-8", "replace"), peer=readable_peer(context.peer())
+        version=version,
+        client_id=str(client_id, "utf-8", "replace"),
+        peer=readable_peer(context.peer()),
+        principal=caller.principal,
+        listener=caller.listener,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -30,6 +30,19 @@ async def served(*services: Addable) -> AsyncIterator[tuple[PeerConnections, str
         yield connections, f"127.0.0.1:{port}"
     finally:
         await connections.close()
+        await server.stop(grace=None)
+
+
+@asynccontextmanager
+async def listening(server: grpc.aio.Server, services: Iterable[Addable], address: str) -> AsyncIterator[int]:
+    """Serve at the address; gives the port."""
+    for service in services:
+        service.add_to(server)
+    port = server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield port
+    finally:
         await server.stop(grace=None)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from msgspec.structs import replace
 
+from kraft.metadata.users import Users
 from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
@@ -58,6 +59,7 @@ class BrokerApis:
         self._replicas = replicas
         self._coordinators = coordinators
         self._waiting_appends = waiting_appends
+        self._when_users_change: list[Callable[[Collection[str]], None]] = []
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
@@ -100,6 +102,15 @@ class BrokerApis:
             world.clock,
             failure_delay_ms=self._config.connections.failed_login_delay_ms,
         )
+
+    def when_users_change(self, users_changed: Callable[[Collection[str]], None]) -> None:
+        """Call this with the users that were deleted, whenever users of the metadata have changed."""
+        self._when_users_change.append(users_changed)
+
+    def users_changed(self, before: Users, after: Users) -> None:
+        deleted = [user for user in before.by_name.differing_keys(after.by_name) if user not in after.by_name]
+        for users_changed in self._when_users_change:
+            users_changed(deleted)
 
     async def close_threads(self) -> None:
         self.authenticator.close()

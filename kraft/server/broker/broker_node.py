@@ -111,6 +111,8 @@ class BrokerNode:
             self._logs.reconfigure(after)
         await self._replicas.publish(before, after)
         self._coordinators.metadata_applied(before, after)
+        if after.users is not before.users:
+            self.apis.users_changed(before.users, after.users)
         # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
         self._metadata.lost_leaders.published(before, after)

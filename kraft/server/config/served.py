@@ -8,6 +8,7 @@ from typing import Final
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.config.listener_security import ListenerSecurity
 from kraft.server.config.values import GRPC
+from kraft.tls.stores import ClientAuth, TlsSettings, TlsVersion
 
 
 class ListenerKind(StrEnum):
@@ -22,14 +23,30 @@ class Layer(StrEnum):
     SASL = "SASL"
 
 
-LAYERS_NOT_SERVED_YET: Final = frozenset(
-    {(ListenerKind.KAFKA, Layer.TLS), (ListenerKind.GRPC, Layer.TLS), (ListenerKind.GRPC, Layer.SASL)}
-)
+LAYERS_NOT_SERVED_YET: Final = frozenset({(ListenerKind.KAFKA, Layer.TLS)})
 
 MECHANISMS_NOT_SERVED_YET: Final = frozenset({SaslMechanism.OAUTHBEARER})
 
 ARE_USERS_OF_FILES_IMPORTED: Final = False
 """Whether users that `plain.sasl.jaas.config` names can log in."""
+
+
+def _not_by_grpc(tls: TlsSettings) -> str | None:
+    """Return what gRPC cannot do; None if it can do all. It is the only TLS of that listener."""
+    own = f"listener.name.{GRPC.lower()}"
+    if tls.client_auth is ClientAuth.REQUESTED:
+        return (
+            "gRPC either requires the certificates of clients or asks for none, so ssl.client.auth=requested is not"
+            f" possible: set {own}.ssl.client.auth to required or none"
+        )
+    if tls.protocols != tuple(TlsVersion):
+        return (
+            "gRPC offers both TLS 1.2 and 1.3, so ssl.enabled.protocols cannot choose: set"
+            f" {own}.ssl.enabled.protocols={','.join(TlsVersion)}"
+        )
+    if tls.cipher_suites:
+        return f"gRPC chooses the cipher suite, so ssl.cipher.suites cannot: set {own}.ssl.cipher.suites to nothing"
+    return None
 
 
 def not_served(name: str, security: ListenerSecurity) -> str | None:
@@ -38,6 +55,8 @@ def not_served(name: str, security: ListenerSecurity) -> str | None:
     for layer, is_needed in ((Layer.TLS, security.protocol.has_tls), (Layer.SASL, security.protocol.has_sasl)):
         if is_needed and (kind, layer) in LAYERS_NOT_SERVED_YET:
             return f"{layer} on {kind} is not supported yet: map {name} to PLAINTEXT"
+    if kind is ListenerKind.GRPC and security.tls is not None and (reason := _not_by_grpc(security.tls)) is not None:
+        return reason
     if security.sasl is None:
         return None
     for mechanism in security.sasl.mechanisms:

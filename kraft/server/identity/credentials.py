@@ -10,10 +10,10 @@ import re
 import secrets
 import ssl
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
@@ -21,18 +21,23 @@ import structlog
 from msgspec import Struct
 
 from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.connection_failures import handshake_failure
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
+from kraft.rpc.peers import dial_openly
 from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.secure_channel import TlsDial, server_credentials
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_authentication import spans_machines
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import CONTROLLER
+from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.identity import machine_secret
+from kraft.server.identity.certificate_principals import principal_of_certificate
 from kraft.server.identity.machine_secret import NoPlaceForSecret
-from kraft.tls.stores import KeyStoreFile, TrustStoreFile
+from kraft.tls.store_files import StoreError
+from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
 
 log = structlog.get_logger()
 
@@ -44,6 +49,8 @@ _HOW_TO_CREATE_A_SECRET: Final = "create one with (umask 077; openssl rand -base
 _PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 ChannelOptions = Sequence[tuple[str, Any]]
+
+Made = TypeVar("Made")
 
 
 class CredentialsError(ConfigError):
@@ -75,14 +82,22 @@ class NodeCredentials:
             assert isinstance(tls.trust_store, TrustStoreFile), "the configuration was checked"
             self._tls = read_tls_files(tls.key_store.path, tls.trust_store.path, host=None if own is None else own.host)
 
+        self.dial_broker = BrokerDial(config.security_of(GRPC).tls, self._introduced)
+        """Dials the GRPC listeners of the brokers, which all have the security of this node's."""
+
     # --- checks of others ---
 
-    def gatekeeper(self, listener: str) -> Gatekeeper:
+    def gatekeeper(self, listener: str, clients: ClientGate | None = None) -> Gatekeeper:
         """Return the gatekeeper of a listener.
 
-        On CONTROLLER every call is for nodes only, on GRPC only those of replication. Without a shared secret,
-        CONTROLLER has TLS, which admits nobody without a certificate.
+        On CONTROLLER every call is for nodes only, on GRPC only those of replication, and `clients` admits the others.
+        Without a shared secret, CONTROLLER has TLS, which admits nobody without a certificate.
         """
+        security = self._config.security_of(listener)
+        if clients is not None and self._secrets is None:
+            raise CredentialsError(
+                f"{listener} asks clients to log in, and does not know other nodes: set cluster.secret.file"
+            )
         asks_for_certificate = self._secrets is None and self._tls is not None
         return Gatekeeper(
             cluster_id=self._cluster_id,
@@ -94,11 +109,18 @@ class NodeCredentials:
             ),
             message_bytes_max=FRAME_BYTES_MAX if listener == CONTROLLER else None,
             refusals=self.refusals,
+            listener=listener,
+            clients=clients,
+            login_bytes_max=None if security.sasl is None else security.sasl.receive_bytes_max,
+            principal_of=principal_of_certificate(security.tls) if listener != CONTROLLER else None,
         )
 
     def server_credentials(self, listener: str) -> grpc.ServerCredentials | None:
-        """Return the TLS credentials of a listener; None without TLS."""
-        if self._tls is None or listener != CONTROLLER:
+        """Return the TLS credentials of a listener; None without TLS. Raises CredentialsError."""
+        if listener != CONTROLLER:
+            tls = self._config.security_of(listener).tls
+            return None if tls is None else _usable(lambda: server_credentials(tls))
+        if self._tls is None:
             return None
         return grpc.ssl_server_credentials(
             [(self._tls.private_key, self._tls.certificates)], self._tls.trusted, require_client_auth=True
@@ -134,13 +156,33 @@ class NodeCredentials:
         """Return the reason if these `details` of a failed call are a failed handshake, see `connection_failures`."""
         return handshake_failure(details, uses_tls=self._tls is not None)
 
-    def dial_broker(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
-        return self._introduced(grpc.aio.insecure_channel(address, options=options))
-
     def _introduced(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
         if self._secrets is None:
             return channel
         return IntroducedChannel(channel, self._secrets, self._cluster_id, self._config.node_id)
+
+
+class BrokerDial:
+    """Opens channels to brokers: inside TLS if their listeners have it, and with introductions."""
+
+    def __init__(self, tls: TlsSettings | None, introduced: Callable[[grpc.aio.Channel], grpc.aio.Channel]) -> None:
+        """Raises CredentialsError."""
+        self._tls = None if tls is None else _usable(lambda: TlsDial(tls, trusts_own=True))
+        self._introduced = introduced
+
+    def generation(self) -> int:
+        return 0 if self._tls is None else self._tls.generation()
+
+    def __call__(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        return self._introduced((self._tls or dial_openly)(address, options))
+
+
+def _usable(made: Callable[[], Made]) -> Made:
+    """Return what is made of stores. Raises CredentialsError."""
+    try:
+        return made()
+    except StoreError as error:
+        raise CredentialsError(str(error)) from None
 
 
 def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:

@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 from uuid import UUID, uuid4
@@ -272,6 +272,16 @@ def _choose_cluster_id(config: NodeConfig, given: str | None) -> str:
         return read_cluster_id(given or config.cluster_id or "")
     except ValueError as error:
         raise StorageError(f"--cluster-id {given}: {error}") from None
+
+
+def cluster_id_of(config: NodeConfig) -> str | None:
+    """Return the cluster's id as the file or the first formatted directory says; None if neither does."""
+    for directory in () if config.cluster_id is not None else _directories(config):
+        with suppress(StorageError):
+            meta = read_meta(directory)
+            if meta is not None:
+                return meta.cluster_id
+    return config.cluster_id
 
 
 def read_meta(directory: Path) -> StorageMeta | None:

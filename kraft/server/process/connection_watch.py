@@ -58,8 +58,8 @@ class Watched(Struct, frozen=True, kw_only=True):
     port: int
     received: ReceivedMessages
     rules: ConnectionRules
-    are_nodes_only: bool
-    """Whether a connection without a node's proof is a stranger's; otherwise it is one without any message."""
+    requires_proof: bool
+    """Whether a connection is a stranger's until a node or a client proved who it is; otherwise, until any message."""
 
 
 class _ConnectionSample(Struct, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
 
 
 def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) -> Sample:
-    is_node = watched.received.is_node(seen.peer)
+    is_known = watched.received.is_known(seen.peer)
     acked_bytes = seen.acked_bytes // _ACKED_SHARE
     if counts is None:
         # gRPC collects no message before there is a call.
@@ -159,7 +159,7 @@ def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) 
         received_bytes=seen.received_bytes,
         explained_bytes=counts.explained_bytes + acked_bytes,
         messages=counts.messages,
-        is_stranger=not is_node and (watched.are_nodes_only or not counts.messages),
+        is_stranger=not is_known and (watched.requires_proof or not counts.messages),
         settled_bytes=counts.settled_bytes,
         old_calls=counts.old_calls,
         is_flooding=counts.is_flooding(seen.received_bytes - acked_bytes),

@@ -12,6 +12,7 @@ import grpc.aio
 import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
+from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.requests_in_progress import RequestsInProgress
@@ -29,6 +30,7 @@ from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
 from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
+from kraft.server.process.grpc_login import grpc_login
 from kraft.server.process.kafka_answering import KafkaAnswering, kafka_limits
 from kraft.server.process.ports import CannotListen
 
@@ -70,11 +72,17 @@ class Listeners:
         self._gatekeepers: dict[str, Gatekeeper] = {}
         self._node_connections: ServedFrames | None = None
 
-    async def listen(self, name: str, services: Sequence[Any], options: Sequence[tuple[str, int]]) -> None:
-        """Serve gRPC on the listener of that name. Raises CannotListen."""
+    async def listen(
+        self,
+        name: str,
+        services: Sequence[Any],
+        options: Sequence[tuple[str, int]],
+        clients: ClientGate | None = None,
+    ) -> None:
+        """Serve gRPC on the listener of that name; `clients` admits those that logged in. Raises CannotListen."""
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
-        gatekeeper = self._gatekeepers[name] = self._credentials.gatekeeper(name)
+        gatekeeper = self._gatekeepers[name] = self._credentials.gatekeeper(name, clients)
         gatekeeper.received.flood_began = self._look_now.set
         connections_max = self._shares.controller if name == CONTROLLER else self._shares.grpc
         at_an_address = max(1, connections_max // await _addresses(listener))
@@ -97,7 +105,7 @@ class Listeners:
                 rules=ConnectionRules(
                     connections_max=connections_max, message_bytes_max=self._config.network.request_bytes_max
                 ),
-                are_nodes_only=gatekeeper.is_for_nodes_only,
+                requires_proof=gatekeeper.requires_proof,
             )
         )
         self._in_progress += [service.in_progress for service in services if isinstance(service, Service)]
@@ -109,7 +117,12 @@ class Listeners:
         The broker is not in service before this returns, so no client is sent to a wrong address.
         """
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
-        await self.listen(GRPC, services, options)
+        login = grpc_login(self._config.security_of(GRPC), apis, self._credentials.refusals)
+        if login is None:
+            await self.listen(GRPC, services, options)
+        else:
+            await self.listen(GRPC, [*services, login.service], options, login.gate)
+            apis.when_users_change(login.gate.users_changed)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
             await self._listen_to_kafka(self._config.kafka_listeners, apis)

@@ -430,9 +430,9 @@ async def test_messages_are_counted_for_the_connection_that_they_came_on() -> No
         # The first was for the proof.
         assert counts.messages == 2
         assert counts.explained_bytes > 2 * CALL_BYTES
-        assert received.is_node(peer)
+        assert received.is_known(peer)
         received.forget([peer])
-        assert (received.counts(), received.is_node(peer)) == ({}, False)
+        assert (received.counts(), received.is_known(peer)) == ({}, False)
         await connections.close()
 
 

@@ -65,7 +65,7 @@ async def echo(connections_max: int = 100, message_bytes_max: int = MESSAGE) -> 
         port=port,
         received=gatekeeper.received,
         rules=ConnectionRules(connections_max=connections_max, message_bytes_max=message_bytes_max),
-        are_nodes_only=False,
+        requires_proof=False,
     )
     look_now = asyncio.Event()
     gatekeeper.received.flood_began = look_now.set

@@ -160,7 +160,7 @@ async def test_connections_of_the_process_before_are_known_before_anybody_can_co
     )
     made._config = cast(Any, config)
     made._credentials = cast(
-        Any, SimpleNamespace(gatekeeper=lambda name: gatekeeper, server_credentials=lambda name: None)
+        Any, SimpleNamespace(gatekeeper=lambda name, clients: gatekeeper, server_credentials=lambda name: None)
     )
     with pytest.raises(Stop):
         await made.listen(GRPC, [], [])

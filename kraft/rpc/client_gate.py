@@ -1,0 +1,102 @@
+"""Admits the calls of clients to a listener where they log in, and ends what they have open with their session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from kraft.model.principal import ANONYMOUS, Principal
+from kraft.rpc.session_tokens import IssuedSession, NotLoggedIn, SessionOver, SessionTokens
+
+PrincipalOf: TypeAlias = Callable[[Mapping[str, Iterable[bytes]]], Principal]
+"""Returns whom a certificate stands for, from what gRPC says of a connection with TLS."""
+
+NODE: Final = "Node"
+"""The kind of the principal of a node that introduced itself."""
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who made a call, and where it arrived."""
+
+    principal: Principal = ANONYMOUS
+    listener: str = ""
+
+
+NOBODY: Final = Caller()
+
+CALLER: Final[ContextVar[Caller]] = ContextVar("CALLER", default=NOBODY)
+"""The caller of the call that the task answers: gRPC gives a call to its handler with no place to note it."""
+
+
+class ClientGate:
+    """One listener with SASL."""
+
+    def __init__(self, tokens: SessionTokens, login_needed: str) -> None:
+        """`login_needed` is what a client without a session is told: what is missing."""
+        self._tokens = tokens
+        self._login_needed = login_needed
+        self._open: set[SessionMessages] = set()
+
+    def admit(self, metadata: Iterable[tuple[str, Any]]) -> IssuedSession:
+        """Return the session that a call shows. Raises NotLoggedIn."""
+        issued = self._tokens.shown_by(metadata)
+        if issued is None:
+            raise NotLoggedIn(self._login_needed)
+        return issued
+
+    @contextmanager
+    def messages(self, messages: AsyncIterator[bytes], issued: IssuedSession) -> Iterator[SessionMessages]:
+        """Give the messages of a call of this session, which end with it."""
+        opened = SessionMessages(messages, issued, self._tokens)
+        self._open.add(opened)
+        try:
+            yield opened
+        finally:
+            self._open.discard(opened)
+
+    def users_changed(self, deleted: Iterable[str]) -> None:
+        """End what clients have open whose sessions must not go on; those of `deleted` users never begin again."""
+        self._tokens.users_deleted(deleted)
+        for opened in self._open:
+            opened.end_if_over()
+
+
+class SessionMessages:
+    """The messages of one call, as bytes. Raises SessionOver instead of the first one after the session's end."""
+
+    def __init__(self, messages: AsyncIterator[bytes], issued: IssuedSession, tokens: SessionTokens) -> None:
+        self._messages = messages
+        self._issued = issued
+        self._tokens = tokens
+        self._waiting: asyncio.Task[Any] | None = None
+        self._is_over = False
+
+    def __aiter__(self) -> SessionMessages:
+        return self
+
+    async def __anext__(self) -> bytes:
+        waiting = self._waiting = asyncio.current_task()
+        try:
+            message = await anext(self._messages)
+        except asyncio.CancelledError:
+            if not self._is_over or waiting is None or waiting.uncancel() > 0:
+                raise
+            raise SessionOver from None
+        finally:
+            self._waiting = None
+        self._tokens.check(self._issued)
+        return message
+
+    def end_if_over(self) -> None:
+        """Wake up a task that waits for the next message, if the session is over."""
+        try:
+            self._tokens.check(self._issued)
+        except SessionOver:
+            if self._waiting is not None and not self._is_over:
+                self._waiting.cancel()
+            self._is_over = True
