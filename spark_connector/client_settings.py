@@ -44,8 +44,6 @@ _OF_MEMBERS: Final = (
 )
 """Settings of consumers that poll or join a group."""
 
-_OF_SECURITY: Final = ("sasl.", "ssl.", "security.")
-
 
 def is_client_setting(name: str) -> bool:
     """True for an option in lower case that is a setting of the client."""
@@ -81,8 +79,6 @@ def _refuse_unfit(name: str, setting: str) -> None:
         raise OptionError(
             f"option {name} has no effect: a query reads by offsets and is not a member of a group; leave it out"
         )
-    if setting.startswith(_OF_SECURITY) and setting != "security.protocol":
-        raise OptionError(f"option {name}: encryption and authentication of clients are not supported yet")
 
 
 def _check(settings: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_connector.cluster import Cluster
 
@@ -12,7 +12,8 @@ from spark_connector.cluster import Cluster
 class Connector:
     """Connects with these client settings. Picklable, and equal to another with the same settings."""
 
-    settings: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+    """A password may be among them."""
 
     def __call__(self, bootstrap_servers: Sequence[str]) -> Cluster:
         """Return the cluster at these addresses. The first call of its methods connects."""

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kraft.client import Admin, ArrowChunk, Consumer, TopicPartition, WantedColumns
+from kraft.client.model.security import is_security_key
 from kraft.client.model.settings import AdminSettings
 from spark_connector import kraft_reads
 from spark_connector.client_errors import connector_errors
@@ -27,7 +28,9 @@ class KraftCluster:
     def __init__(self, bootstrap_servers: Sequence[str], settings: Mapping[str, str]) -> None:
         """Create one with the settings of a consumer, by Kafka's names. Raises InvalidSetting."""
         known = {field.name.replace("_", ".") for field in fields(AdminSettings)}
-        of_admin: dict[str, Any] = {name: value for name, value in settings.items() if name in known}
+        of_admin: dict[str, Any] = {
+            name: value for name, value in settings.items() if name in known or is_security_key(name)
+        }
         self._admin = Admin(bootstrap_servers, **of_admin)
         of_consumer: dict[str, Any] = dict(settings)
         self._consumer = Consumer(bootstrap_servers, **of_consumer)

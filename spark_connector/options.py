@@ -83,8 +83,8 @@ class SourceOptions:
     patience: Patience = field(default_factory=Patience)
     group_id: str | None = None
     group_id_prefix: str | None = None
-    client_settings: tuple[tuple[str, str], ...] = (("isolation.level", "read_committed"),)
-    """Settings of the client by Kafka's names."""
+    client_settings: tuple[tuple[str, str], ...] = field(default=(("isolation.level", "read_committed"),), repr=False)
+    """Settings of the client by Kafka's names. A password may be among them."""
 
 
 def shared_options(options: Mapping[str, str]) -> SourceOptions:

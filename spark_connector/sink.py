@@ -157,7 +157,7 @@ def write(
         # Importing gRPC takes a tenth of a second, and the processes that only plan do without.
         from spark_connector.sink_clients import clients
 
-        found = clients(options.bootstrap_servers)
+        found = clients(options)
         all_batches = chain((first,), filled)
         if not options.is_exactly_once:
             return _write_at_least_once(options, found, all_batches)
@@ -279,7 +279,7 @@ def _transactions(written: Sequence[Written]) -> list[PreparedTransaction]:
 def _admin(options: SinkOptions) -> Any:
     from spark_connector.sink_clients import clients
 
-    return clients(options.bootstrap_servers).admin
+    return clients(options).admin
 
 
 def _clean_up(do: Callable[[], object]) -> None:

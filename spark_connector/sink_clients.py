@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kraft.client import Admin, Producer
 from kraft.client.cluster.network import Network, shared_network
+from kraft.client.model.security import OPEN, ClientSecurity, client_security, is_security_key
 from spark_connector.sink_ids import TransactionalIds
 from spark_connector.sink_options import SinkOptions
 
@@ -18,12 +19,14 @@ class Clients:
     """Connections to one cluster, with the admin client that uses them."""
 
     bootstrap_servers: Sequence[str]
-    network: Network = field(default_factory=shared_network)
+    security: ClientSecurity = OPEN
     ids: TransactionalIds = field(default_factory=TransactionalIds)
 
     def __post_init__(self) -> None:
+        self.network = shared_network(self.security)
         self.admin = Admin(self.bootstrap_servers, network=self.network)
 
+    network: Network = field(init=False)
     admin: Admin = field(init=False)
 
     def producer(self, options: SinkOptions) -> Producer:
@@ -39,14 +42,16 @@ class Clients:
 
 
 # A forked child inherits its parent's entries but not their threads; the process id keeps them apart.
-_clients: dict[tuple[int, tuple[str, ...]], Clients] = {}
+_clients: dict[tuple[int, tuple[str, ...], ClientSecurity], Clients] = {}
 _guard = threading.Lock()
 
 
-def clients(bootstrap_servers: tuple[str, ...]) -> Clients:
-    """Return this process's clients of the cluster at these addresses."""
-    key = os.getpid(), bootstrap_servers
+def clients(options: SinkOptions) -> Clients:
+    """Return this process's clients of the cluster that the options name."""
+    keys = {name: value for name, value in options.settings if is_security_key(name)}
+    servers, security = options.bootstrap_servers, client_security(keys)
+    key = os.getpid(), servers, security
     with _guard:
         if key not in _clients:
-            _clients[key] = Clients(bootstrap_servers)
+            _clients[key] = Clients(servers, security)
         return _clients[key]

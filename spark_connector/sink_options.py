@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from spark_connector.addresses import bootstrap_servers
@@ -61,8 +61,8 @@ class SinkOptions:
     app_version: int = 0
     """A batch write of this version by this id to this topic is done once."""
 
-    settings: tuple[tuple[str, str], ...] = ()
-    """Settings of the producers, sorted."""
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings of the producers, sorted. A password may be among them."""
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TransactionOutcomeUnknown,
         TransactionTimeout,
     )
+    from kraft.client.model.security import ClientSecurity, client_security
     from kraft.client.model.transactions import TransactionDescription, TransactionListing
     from kraft.client.model.values import (
         ColumnsToSend,
@@ -72,6 +73,7 @@ __all__ = [
     "BrokerDescription",
     "BufferExhausted",
     "ClientClosed",
+    "ClientSecurity",
     "Codec",
     "ColumnBuffers",
     "ColumnsToSend",
@@ -120,6 +122,7 @@ __all__ = [
     "Unreachable",
     "Views",
     "WantedColumns",
+    "client_security",
     "decode_columns",
     "partition_for_key",
     "records_of",
@@ -147,6 +150,7 @@ _HOMES = {
         "TransactionOutcomeUnknown",
         "TransactionTimeout",
     ),
+    "kraft.client.model.security": ("ClientSecurity", "client_security"),
     "kraft.client.sans_io.group.descriptions": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.threads.producer": ("Producer",),

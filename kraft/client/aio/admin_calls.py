@@ -261,7 +261,7 @@ class AdminCalls:
         if self._is_closed:
             raise ClientClosed("the admin client is closed")
         if self._metadata is None or self._connections is None:
-            self._connections = self._network.connect(self._settings.client_id)
+            self._connections = self._network.connect(self._settings)
             self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
             close = partial(_close, self._metadata, self._connections)
             self._when_dropped = close_when_dropped(self, close, name="admin")

@@ -40,7 +40,7 @@ class Engine:
     ) -> None:
         self._settings = settings
         self._network = network
-        self._connections: Connections = network.connect(settings.client_id)
+        self._connections: Connections = network.connect(settings)
         self.metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
         self.metadata.on_refresh = self._wake_all
         backoff = Backoff(
@@ -50,7 +50,7 @@ class Engine:
             self._connections, self.metadata, backoff, network.clock, reads_committed=settings.reads_committed
         )
         self.coordinators = Coordinators(self._connections, self.metadata.any_broker, backoff, network.clock)
-        self._kafka_addresses = KafkaAddresses(self._connections, network.clock)
+        self._kafka_addresses = KafkaAddresses(self._connections, network.clock, settings.security.protocol)
         self.when_dropped: weakref.finalize[..., Any] | None = None
         """Closes this when the consumer is dropped; set by it."""
         self._fetchers: list[Fetcher] = []

@@ -43,7 +43,7 @@ class Sender:
         self._settings = settings
         self._clock = network.clock
         self._transactions = transactions
-        self._connections = network.connect(settings.client_id)
+        self._connections = network.connect(settings)
         self._metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
         self._metadata.on_refresh = self._wake_up
         self._buffer = SendBuffer(settings, network.chance)

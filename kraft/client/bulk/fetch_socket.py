@@ -10,14 +10,17 @@ import socket
 import struct
 import sys
 import time
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from kraft.client.bulk.closed_listeners import encrypted, log_in
+from kraft.client.model.security import OPEN, ClientSecurity
 from kraft.model.errors import ErrorCode, error_code
 from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import MESSAGE_BYTES_MAX
+from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -27,6 +30,8 @@ FETCH_VERSION: Final = 11
 
 RESPONSE_BYTES_MAX: Final = 2 << 20
 """Bytes of records requested at once, and read ahead; what a broker sends at most, except for a single larger batch."""
+
+M = TypeVar("M", bound=Message)
 
 _SIZE: Final = struct.Struct(">i")
 _READ_COMMITTED: Final = 1
@@ -57,8 +62,8 @@ class FetchAnswer(Struct, frozen=True, kw_only=True):
 class FetchSocket:
     """A connection. After any error it must be closed."""
 
-    def __init__(self, address: str, client_id: str, timeout_s: float) -> None:
-        """Connect. Raises OSError."""
+    def __init__(self, address: str, client_id: str, timeout_s: float, security: ClientSecurity = OPEN) -> None:
+        """Connect, and log in as the security says. Raises OSError, and ProtocolError."""
         host, _, port = address.rpartition(":")
         self.address = address
         self._client_id = client_id
@@ -67,11 +72,32 @@ class FetchSocket:
         self.is_awaited = False
         """A response is on its way."""
         self.has_answered = False
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # With a timeout of Python's own, every call would return what has arrived, and not wait for the whole.
-        self._socket.settimeout(None)
-        _set_receive_timeout(self._socket, _QUIET_S_MAX)
+        self._expires_s: float | None = None
+        connected = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+        try:
+            self._prepare(connected, host.strip("[]"), security, timeout_s)
+        except BaseException:
+            connected.close()
+            raise
+
+    def _prepare(self, connected: socket.socket, host: str, security: ClientSecurity, timeout_s: float) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.tls is not None:
+            connected = encrypted(connected, security.tls, host)
+        else:
+            # With a timeout of Python's own, every call would return what has arrived, and not wait for the whole.
+            connected.settimeout(None)
+            _set_receive_timeout(connected, _QUIET_S_MAX)
+        self._socket = connected
+        self._flags = socket.MSG_WAITALL if security.tls is None else 0
+        if security.sasl is not None:
+            lifetime_s = log_in(security.sasl, self, timeout_s)
+            self._expires_s = None if lifetime_s is None else time.monotonic() + lifetime_s
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the session is nearly over, so that the next fetch needs another connection."""
+        return self._expires_s is not None and time.monotonic() >= self._expires_s
 
     def close(self) -> None:
         self._socket.close()
@@ -79,7 +105,6 @@ class FetchSocket:
     def ask(self, fetch: Fetch) -> None:
         """Send a request; its response must be received before the next one is sent. Raises OSError."""
         assert not self.is_awaited, "one request at a time"
-        self._requests += 1
         wanted = FetchPartition(
             partition=fetch.partition.partition,
             current_leader_epoch=fetch.leader_epoch,
@@ -93,31 +118,45 @@ class FetchSocket:
             isolation_level=_READ_COMMITTED if fetch.reads_committed else 0,
             topics=(FetchTopic(topic=fetch.partition.topic, partitions=(wanted,)),),
         )
-        self._socket.sendall(b"".join(encode_request(request, FETCH_VERSION, self._requests, self._client_id)))
+        self._send(request, FETCH_VERSION)
         self._wait_s = fetch.max_wait_ms / 1000
         self.is_awaited = True
 
     def answer(self, timeout_s: float) -> FetchAnswer:
         """Return the response. Raises OSError, or ProtocolError for what is none."""
+        response, frame = self._response(FetchResponse, FETCH_VERSION, timeout_s)
+        self.is_awaited = False
+        self.has_answered = True
+        return _answer(self.address, response, frame)
+
+    def exchange(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
+        """Send a request and return its response. Raises OSError, and ProtocolError."""
+        self._send(request, version)
+        return self._response(kind, version, timeout_s)[0]
+
+    def _send(self, request: Message, version: int) -> None:
+        self._requests += 1
+        self._socket.sendall(b"".join(encode_request(request, version, self._requests, self._client_id)))
+
+    def _response(self, kind: type[M], version: int, timeout_s: float) -> tuple[M, bytes]:
+        """Return the response, and its frame."""
         deadline_s = time.monotonic() + self._wait_s + timeout_s
         (size,) = _SIZE.unpack(self._receive(_SIZE.size, deadline_s))
         if not 0 < size <= MESSAGE_BYTES_MAX:
             raise ProtocolError(f"{self.address} sent a response of {size} bytes")
         frame = self._receive(size, deadline_s)
-        correlation_id, response = decode_response(FetchResponse, FETCH_VERSION, frame)
+        correlation_id, response = decode_response(kind, version, frame)
         if correlation_id != self._requests:
             raise ProtocolError(f"{self.address} sent response {correlation_id}, expected {self._requests}")
-        self.is_awaited = False
-        self.has_answered = True
-        return _answer(self.address, response, frame)
+        return response, frame
 
     def _receive(self, size: int, deadline_s: float) -> bytes:
         pieces: list[bytes] = []
         quiet_until_s = min(deadline_s, time.monotonic() + self._wait_s + _QUIET_S_MAX)
         while size:
             try:
-                piece = self._socket.recv(size, socket.MSG_WAITALL)
-            except BlockingIOError:
+                piece = self._socket.recv(size, self._flags)
+            except (BlockingIOError, TimeoutError):
                 # The receive timeout passed, and nothing came.
                 piece = None
             if piece == b"":

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Final
 
 from kraft.client.bulk.fetch_socket import FetchSocket
+from kraft.client.model.security import OPEN, ClientSecurity
 from kraft.runtime.clock import Clock
 
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -17,8 +18,9 @@ RETRY_MAX_MS: Final = 60_000
 class FetchSockets:
     """Idle connections by address. May be used by several threads; a connection that was taken is of one thread."""
 
-    def __init__(self, client_id: str, clock: Clock) -> None:
+    def __init__(self, client_id: str, clock: Clock, security: ClientSecurity = OPEN) -> None:
         self._client_id = client_id
+        self._security = security
         self._clock = clock
         self._guard = threading.Lock()
         self._idle: defaultdict[str, list[FetchSocket]] = defaultdict(list)
@@ -31,11 +33,14 @@ class FetchSockets:
         return not self._is_closed and self._clock.monotonic_ms() >= self._retry_at_ms.get(address, 0)
 
     def take(self, address: str) -> FetchSocket:
-        """Return an idle connection, or a new one. Raises OSError."""
+        """Return an idle connection, or a new one. Raises OSError, and ProtocolError."""
         with self._guard:
-            if idle := self._idle[address]:
-                return idle.pop()
-        return FetchSocket(address, self._client_id, CONNECT_TIMEOUT_S)
+            while idle := self._idle[address]:
+                connection = idle.pop()
+                if not connection.is_expired:
+                    return connection
+                connection.close()
+        return FetchSocket(address, self._client_id, CONNECT_TIMEOUT_S, self._security)
 
     def give_back(self, connection: FetchSocket) -> None:
         """Keep a connection for the next range, unless a response may still arrive on it."""

@@ -25,9 +25,11 @@ log = logging.getLogger("kraft.client")
 
 
 class KafkaAddresses:
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(self, connections: Connections, clock: Clock, security_protocol: str) -> None:
+        """Of several listeners, one that is named after the client's security protocol fits best."""
         self._connections = connections
         self._clock = clock
+        self._security_protocol = security_protocol
         self._found: dict[str, str | None] = {}
         self._asked_at_ms: dict[str, int] = {}
 
@@ -55,16 +57,16 @@ class KafkaAddresses:
         except (Unreachable, Refusal) as error:
             log.debug("listeners not found: broker=%s reason=%s", address, error)
             return None
-        return _kafka_address(address, response.brokers)
+        return _kafka_address(address, response.brokers, self._security_protocol)
 
 
-def _kafka_address(address: str, brokers: Sequence[BrokerDescription]) -> str | None:
+def _kafka_address(address: str, brokers: Sequence[BrokerDescription], security_protocol: str) -> str | None:
     for broker in brokers:
         if any(each.listener == _GRPC and _text(each) == address for each in broker.addresses):
             host = address.rpartition(":")[0]
             others = [each for each in broker.addresses if each.listener not in _OTHER_LISTENERS]
             # Of several listeners, the one in the client's network is the one that has the same host name.
-            others.sort(key=lambda each: each.host != host)
+            others.sort(key=lambda each: (each.listener != security_protocol, each.host != host))
             return _text(others[0]) if others else None
     return None
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.model.errors import ClientClosed
+from kraft.client.model.security import OPEN, ClientSecurity
+from kraft.client.model.settings import ClientSettings
 from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
 
@@ -22,13 +24,14 @@ class Network:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
-        self._connect = connect or _grpc_connections
+        self._connect = connect
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
 
-    def connect(self, client_id: str) -> Connections:
+    def connect(self, settings: ClientSettings) -> Connections:
         """Return the connections of one client. After it has closed them, calls that use them raise ClientClosed."""
-        return _ClosableConnections(self._connect(), client_id)
+        connections = self._connect() if self._connect is not None else _grpc_connections(settings.security)
+        return _ClosableConnections(connections, settings.client_id)
 
     def chance(self) -> float:
         """Return a random number from 0 to 1."""
@@ -53,31 +56,34 @@ class _ClosableConnections:
         await self._connections.close()
 
 
-def shared_network() -> Network:
+def shared_network(security: ClientSecurity = OPEN) -> Network:
     """Return a network whose clients share connections, which stay open until the process ends.
 
-    For clients that follow one another quickly in one process, all of them synchronous or on one event loop.
+    For clients that follow one another quickly in one process, all of them synchronous or on one event loop, and all
+    with this security.
     """
-    connections = _KeptConnections()
+    connections = _KeptConnections(security)
     return Network(connect=lambda: connections)
 
 
 class _KeptConnections:
     """Connections that outlive the clients that use them."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: ClientSecurity) -> None:
+        self._security = security
         self._connections: Connections | None = None
 
     def peer(self, address: str, client_id: str = "") -> PeerNode:
         if self._connections is None:
-            self._connections = _grpc_connections()
+            self._connections = _grpc_connections(self._security)
         return self._connections.peer(address, client_id)
 
     async def close(self) -> None:
         """Leave them open for the next client."""
 
 
-def _grpc_connections() -> Connections:
+def _grpc_connections(security: ClientSecurity) -> Connections:
+    from kraft.client.cluster.secure_dialling import dialling
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 
-    return GrpcConnections()
+    return GrpcConnections(dialling(security))

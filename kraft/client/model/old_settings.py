@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft.client.model.errors import InvalidSetting, NotSupportedYet
+from kraft.client.model.errors import InvalidSetting
 from kraft.client.model.group_settings import dotted
 
 if TYPE_CHECKING:
@@ -29,12 +29,9 @@ _OLD_NAMES_OF: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None:
-    """Replace old names of keys by the present ones. Raises InvalidSetting or NotSupportedYet."""
+    """Replace old names of keys by the present ones. Raises InvalidSetting."""
     if "zookeeper_connect" in named:
         raise InvalidSetting("zookeeper.connect: there is no ZooKeeper; give the brokers as bootstrap.servers")
-    for name, value in named.items():
-        if name.startswith("sasl_") and value is not None:
-            raise NotSupportedYet(f"{dotted(name)}: authentication of clients is not supported yet; leave it out")
     for old, new in {**_OLD_NAMES, **_OLD_NAMES_OF.get(kind.__name__, {})}.items():
         if old in named:
             if new in named:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from kraft.client.model.errors import InvalidSetting, NotSupportedYet
 from kraft.client.model.group_settings import check_group, dotted, parse_group_names
 from kraft.client.model.old_settings import replace_old_names
+from kraft.client.model.security import OPEN, ClientSecurity, client_security, is_security_key
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
 Settings = TypeVar("Settings", bound="ClientSettings")
@@ -84,8 +85,8 @@ class ClientSettings:
     client_id: str = "kraft"
     """client.id: name of the program, shown to operators beside the members of a group."""
 
-    security_protocol: str = "PLAINTEXT"
-    """security.protocol: PLAINTEXT; the gRPC listeners for clients have neither encryption nor authentication yet."""
+    security: ClientSecurity = OPEN
+    """security.protocol, sasl.* and ssl.*: TLS, and how the client logs in; or all of it as one value."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -97,12 +98,6 @@ class ClientSettings:
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise InvalidSetting(
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} is below retry.backoff.ms={self.retry_backoff_ms}"
-            )
-
-        if self.security_protocol != "PLAINTEXT":
-            raise NotSupportedYet(
-                f"security.protocol={self.security_protocol}: encryption and authentication of clients are not "
-                "supported yet; use PLAINTEXT in a network that you trust"
             )
 
     def _least(self, name: str) -> int:
@@ -283,6 +278,7 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
     named = {name.replace(".", "_"): value for name, value in given.items()}
     replace_old_names(kind, named)
     bootstrap_servers = named.pop("bootstrap_servers", bootstrap_servers)
+    security = _security(named)
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
@@ -293,7 +289,22 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
         _parse_consumer_names(named)
     for name, value in named.items():
         named[name] = _typed(name, value, str(known[name]))
-    return kind(bootstrap_servers=parse_addresses(bootstrap_servers), **named)
+    return kind(bootstrap_servers=parse_addresses(bootstrap_servers), security=security, **named)
+
+
+def _security(named: dict[str, Any]) -> ClientSecurity:
+    """Take the settings of security out of all settings. Raises InvalidSetting."""
+    found = {dotted(name): named.pop(name) for name in list(named) if is_security_key(dotted(name))}
+    # As for kafka-python, None is no value.
+    keys = {name: value for name, value in found.items() if value is not None}
+    security = named.pop("security", None)
+    if security is None:
+        return client_security(keys)
+    if keys:
+        raise InvalidSetting(f"security and {next(iter(keys))} say the same: give one of them")
+    if not isinstance(security, ClientSecurity):
+        raise InvalidSetting("security has to be a ClientSecurity, as client_security returns it")
+    return security
 
 
 def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:

@@ -60,7 +60,8 @@ class Consumer(ThreadClient[AsyncConsumer]):
         """
         network = network or Network()
         super().__init__(AsyncConsumer(bootstrap_servers, network=network, **settings))
-        self._sockets = FetchSockets(self._client.settings.client_id, network.clock)
+        used = self._client.settings
+        self._sockets = FetchSockets(used.client_id, network.clock, used.security)
         self._caller = CallingThread(self._thread)
 
     def __enter__(self) -> Consumer:

@@ -34,8 +34,7 @@ def test_options_of_their_own_are_no_settings() -> None:
         ("kafka.interceptor.classes", ["is not supported"]),
         ("kafka.session.timeout.ms", ["has no effect", "not a member of a group"]),
         ("kafka.max.poll.records", ["has no effect"]),
-        ("kafka.ssl.truststore.location", ["encryption and authentication", "not supported yet"]),
-        ("kafka.sasl.jaas.config", ["encryption and authentication", "not supported yet"]),
+        ("kafka.ssl.truststore.location", ["has no effect without security.protocol"]),
         ("kafka.fetch.max.byte", ["no setting fetch.max.byte; did you mean fetch.max.bytes?"]),
         ("kafka.bootstrap.server", ["did you mean bootstrap.servers?"]),
     ],
@@ -51,9 +50,21 @@ def test_what_must_not_be_set_or_has_no_effect_is_refused_in_one_line(name: str,
 def test_a_wrong_value_is_named() -> None:
     with pytest.raises(OptionError, match=r"client settings: fetch.max.bytes='many' is not a number"):
         parsed(kafka__fetch__max__bytes="many")
-    with pytest.raises(OptionError, match=r"security.protocol=SSL: encryption .* are not supported yet"):
-        parsed(kafka__security__protocol="SSL")
-    assert parsed(kafka__security__protocol="PLAINTEXT")["security.protocol"] == "PLAINTEXT"
+    with pytest.raises(OptionError, match=r"security\.protocol=TLS is not one of"):
+        parsed(kafka__security__protocol="TLS")
+
+
+def test_options_of_security_are_those_of_sparks_own_kafka_source() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="hunter2";'
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": jaas,
+    }
+    assert dict(client_settings(Given(given), list(given)))["sasl.jaas.config"] == jaas
+    with pytest.raises(OptionError, match=r"ScramLoginModule") as refused:
+        client_settings(Given({**given, "kafka.sasl.mechanism": "SCRAM-SHA-256"}), list(given))
+    assert "hunter2" not in str(refused.value)
 
 
 def test_one_setting_has_one_value() -> None:

@@ -179,17 +179,27 @@ def test_a_wrong_setting_of_a_consumer_in_a_group_is_named(given: dict[str, Any]
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"sasl_mechanism": "PLAIN"},
-        {"sasl_plain_username": "admin"},
-        {"security_protocol": "SASL_PLAINTEXT"},
-    ],
-)
-def test_what_clients_cannot_do_yet_is_refused_as_such(given: dict[str, Any]) -> None:
-    with pytest.raises(NotSupportedYet, match="not supported yet"):
-        consumer(**given)
+def test_keys_of_security_become_one_value_and_show_no_password() -> None:
+    given: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "hunter2",
+        "ssl_cafile": None,
+    }
+    settings = consumer(**given)
+    assert settings.security.protocol == "SASL_SSL"
+    assert "hunter2" not in repr(settings)
+    assert "alice" in repr(settings)
+    assert consumer(security=settings.security).security == settings.security
+
+
+def test_security_is_given_once() -> None:
+    security = consumer(security_protocol="SSL").security
+    with pytest.raises(InvalidSetting, match=r"security and security\.protocol say the same"):
+        consumer(security=security, security_protocol="SSL")
+    with pytest.raises(InvalidSetting, match="security has to be a ClientSecurity"):
+        consumer(security="SSL")
 
 
 def test_addresses_are_split_at_commas() -> None:
