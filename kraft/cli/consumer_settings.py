@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from kraft.cli.command_security import chosen_security, properties_of, security_in, use_security
 from kraft.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP_SERVER,
@@ -74,6 +75,7 @@ def consumer_settings(
     """
     found = {} if file is None else _read(file)
     given = {key.replace(".", "_"): each for key, each in key_values(properties or [], _PROPERTY_OPTION).items()}
+    _refuse_secrets(given)
     found.update(given)
     if isolation_level is not None:
         found["isolation_level"] = isolation_level
@@ -81,6 +83,7 @@ def consumer_settings(
         "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
         "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,
         "bootstrap_servers": bootstrap_server,
+        **chosen_security(),
         **found,
     }
     if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
@@ -103,24 +106,31 @@ def consumer_settings(
     return settings
 
 
+def _refuse_secrets(properties: Mapping[str, str]) -> None:
+    from kraft.client.model.security import is_security_key
+
+    for name in properties:
+        dotted = name.replace("_", ".")
+        if is_security_key(dotted):
+            raise typer.BadParameter(
+                f"{dotted} has to be in a file, because others can read arguments: give --command-config FILE",
+                param_hint=_PROPERTY_OPTION,
+            )
+
+
 def _source(name: str, properties: Mapping[str, str], file: Path | None) -> object:
     return _PROPERTY_OPTION if name in properties else file
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Return the settings of a file, with underscores in their names. Raises BadParameter."""
-    from kraft.server.config.properties import PropertiesError, parse
+    """Return the settings of a file, with underscores in their names; those of security become the command's.
 
-    try:
-        found = parse(file.read_bytes(), str(file))
-    except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint=_OPTION) from None
-    except PropertiesError as error:
-        raise typer.BadParameter(str(error), param_hint=_OPTION) from None
-    settings: dict[str, str] = {}
-    for each in found:
-        name = each.key.replace(".", "_")
-        if name in settings:
-            raise typer.BadParameter(f"{file}:{each.line}: {each.key} is set twice: set it once", param_hint=_OPTION)
-        settings[name] = each.value
-    return settings
+    Raises BadParameter.
+    """
+    from kraft.client.model.security import is_security_key
+
+    found = properties_of(file, _OPTION)
+    security = security_in(found, file, _OPTION)
+    if security is not None:
+        use_security(security, _OPTION)
+    return {name.replace(".", "_"): value for name, value in found.items() if not is_security_key(name)}

@@ -18,7 +18,7 @@ from kraft import __version__
 from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED
 from kraft.cli.plain_help import PlainCommand, each_command
-from kraft.model.errors import KraftError
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.printable import printable_lines
 
 COMMANDS: Final = {
@@ -55,6 +55,9 @@ _LISTING: Final[tuple[list[str], ...]] = ([], ["-h"], ["--help"])
 
 def application(arguments: list[str]) -> typer.Typer:
     """Return the command line; if the arguments call a command, only that command is loaded."""
+    # Imported late, because the list of commands does without.
+    from kraft.cli.command_security import with_command_config
+
     app = _without_commands()
     called = [name for name in arguments[:1] if name in COMMANDS]
     for name in called or COMMANDS:
@@ -66,6 +69,8 @@ def application(arguments: list[str]) -> typer.Typer:
             app.command(name)(getattr(module, name))
     for command in each_command(app):
         command.cls = _DiagnosedCommand
+        if command.callback is not None:
+            command.callback = with_command_config(command.callback)
     return app
 
 
@@ -83,6 +88,10 @@ class _DiagnosedCommand(PlainCommand):
 
                 for line in told_beside(error, bootstrap_server):
                     error.add_note(line)
+            if isinstance(error, Refusal) and error.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+                from kraft.cli.command_security import OPTION
+
+                error.add_note(f"Write these settings into a file, and give it as {OPTION} FILE")
             raise
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kraft.cli.command_security import command_security
+
 if TYPE_CHECKING:
     from kraft.client import Admin
 
@@ -55,7 +57,12 @@ def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
     # Imported late, so that a command that only prints its help is fast.
     from kraft.client import Admin
 
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS)
+    return Admin(
+        bootstrap_server,
+        default_api_timeout_ms=timeout_ms,
+        bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
+        security=command_security(),
+    )
 
 
 def json_file(path: Path, option: str) -> object:

@@ -1,0 +1,116 @@
+"""`--command-config FILE`: how a command's clients reach a cluster that is closed, by the keys of Kafka's clients.
+
+Every command that connects has it: `with_command_config` adds it to those with `--bootstrap-server`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from kraft.client.model.security import ClientSecurity
+
+CONFIG_VARIABLE: Final = "KRAFT_COMMAND_CONFIG"
+"""Environment variable with the default of --command-config."""
+
+OPTION: Final = "--command-config"
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        OPTION,
+        metavar="FILE",
+        envvar=CONFIG_VARIABLE,
+        show_envvar=False,
+        show_default=False,
+        help="File with security.protocol, sasl.* and ssl.* as Kafka's clients have them, for a cluster that requires "
+        f"a login or TLS. {CONFIG_VARIABLE} may set it.",
+    ),
+]
+
+_PARAMETER: Final = "command_config"
+
+
+class _Chosen:
+    """The security of the clients of the command that runs: a process runs one command, whose threads have clients."""
+
+    security: ClientSecurity | None = None
+
+
+def command_security() -> ClientSecurity:
+    """Return the security of the command's clients."""
+    from kraft.client.model.security import OPEN
+
+    return OPEN if _Chosen.security is None else _Chosen.security
+
+
+def chosen_security() -> dict[str, ClientSecurity]:
+    """Return the same as a setting of a client; none if nothing was chosen."""
+    return {} if _Chosen.security is None else {"security": _Chosen.security}
+
+
+def use_security(security: ClientSecurity, option: str) -> None:
+    """Set the security of the command's clients, which `option` gives. Raises BadParameter if two options give one."""
+    if _Chosen.security is not None:
+        raise typer.BadParameter(f"has security settings, and so has {OPTION}: give one of them", param_hint=option)
+    _Chosen.security = security
+
+
+def with_command_config(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with the option, if it connects."""
+    signature = inspect.signature(command, eval_str=True)
+    if "bootstrap_server" not in signature.parameters or _PARAMETER in signature.parameters:
+        return command
+
+    @wraps(command)
+    def run(*args: Any, command_config: Path | None = None, **kwargs: Any) -> Any:
+        _Chosen.security = None if command_config is None else _security_of(command_config)
+        return command(*args, **kwargs)
+
+    option = inspect.Parameter(_PARAMETER, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CommandConfig)
+    with_option = signature.replace(parameters=[*signature.parameters.values(), option])
+    run.__signature__ = with_option  # type: ignore[attr-defined]  # Python reads it, and mypy does not know it.
+    run.__annotations__ = {each.name: each.annotation for each in with_option.parameters.values()}
+    return run
+
+
+def properties_of(file: Path, option: str) -> dict[str, str]:
+    """Return the settings of a file, by their names with dots. Raises BadParameter."""
+    from kraft.server.config.properties import PropertiesError, parse
+
+    try:
+        found = parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint=option) from None
+    except PropertiesError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+    settings: dict[str, str] = {}
+    for each in found:
+        name = each.key.replace("_", ".")
+        if name in settings:
+            raise typer.BadParameter(f"{file}:{each.line}: {each.key} is set twice: set it once", param_hint=option)
+        settings[name] = each.value
+    return settings
+
+
+def security_in(settings: Mapping[str, str], source: object, option: str) -> ClientSecurity | None:
+    """Return what the settings of a file say of security; None if they say nothing. Raises BadParameter."""
+    from kraft.client import InvalidSetting
+    from kraft.client.model.security import client_security, is_security_key
+
+    keys = {name: value for name, value in settings.items() if is_security_key(name)}
+    try:
+        return client_security(keys) if keys else None
+    except InvalidSetting as error:
+        raise typer.BadParameter(f"{source}: {error}", param_hint=option) from None
+
+
+def _security_of(file: Path) -> ClientSecurity | None:
+    # Settings of other things may stand beside: the same file may serve a program.
+    return security_in(properties_of(file, OPTION), file, OPTION)
