@@ -5,30 +5,28 @@ The meaning of an append, the committed records and the time to roll are decided
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
 from kraft.log.cleaning.segment_swap import swap_in
-from kraft.log.disk import Disk, is_shortage
+from kraft.log.disk import Disk
+from kraft.log.epoch_file import EpochFile
 from kraft.log.format.control_record import Markers, has_abort
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.group_commit import GroupCommit
-from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
-from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, write_checkpoint
 from kraft.log.recovery.producer_state import ProducerStates
 from kraft.log.recovery.recovery import RecoveredLog, rebuilding_producers
 from kraft.log.segment import lookup
-from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.rolling import begin_segment
 from kraft.log.segment.segment import Segment
 from kraft.log.topic_config import TopicConfig
 from kraft.log.transactions.aborted import AbortedTxn
-from kraft.model.ids import LeaderEpoch, Offset
+from kraft.model.ids import Offset
 
 
 class LogFiles:
@@ -46,9 +44,7 @@ class LogFiles:
         self._health = health
         self._segments = list(recovered.segments)
         self._checkpoint = recovered.checkpoint
-        self._epochs = recovered.epochs
-        self._epochs_are_written = not recovered.epochs_changed
-        """False if the file may name epochs that the log has dropped."""
+        self.epochs = EpochFile(disk, directory, recovered, health)
         self._snapshots = recovered.snapshots
         self.sync = GroupCommit()
         self._being_replaced: Sequence[Segment] = ()
@@ -62,9 +58,8 @@ class LogFiles:
         self.sync.mark_durable_up_to(self.log_end)
 
     def _begin(self, config: TopicConfig) -> Change[None]:
-        if not self._epochs_are_written:
-            # Before a segment begins: epochs of dropped records must not be found beside an empty segment.
-            yield from self._write_epochs()
+        # Before a segment begins: epochs of dropped records must not be found beside an empty segment.
+        yield from self.epochs.write_changed()
         if not self._segments:
             yield from self._begin_segment(self._checkpoint.log_start_offset, config)
         # An earlier process may have left its writes in the page cache only; from here on they count as durable.
@@ -83,10 +78,6 @@ class LogFiles:
         return self._segments[-1]
 
     @property
-    def epochs(self) -> LeaderEpochCache:
-        return self._epochs
-
-    @property
     def checkpoint(self) -> LogCheckpoint:
         return self._checkpoint
 
@@ -101,30 +92,8 @@ class LogFiles:
 
     def read(self, start: Offset, bytes_max: int, upper: Offset) -> bytes:
         """Return whole batches, as `PartitionLog.read` does."""
-        end = self.log_end
-        is_sparse = self._checkpoint.is_sparse
-        return lookup.read(self._segments, start, bytes_max, min(upper, end), self._epochs, is_sparse, end)
-
-    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """Return the aborted transactions that overlap [start, upper), in the order of their markers."""
-        return collect_aborted(self._aborted_from(start, copied=False), start, upper)
-
-    def look_up_aborted(self, start: Offset, upper: Offset, producers: Container[int]) -> lookup.AbortedLookUp:
-        """Return the look-up of these producers' aborted transactions that overlap [start, upper)."""
-        return lookup.aborted(self._segments, start, upper, producers)
-
-    def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:
-        """Return the entries of all segments from `start` on, for another thread."""
-        return tuple(self._aborted_from(start, copied=True))
-
-    def may_have_aborted(self, start: Offset) -> bool:
-        """Return whether some segment with offsets from `start` on has aborted transactions."""
-        return self._checkpoint.aborted_from is not None and any(self._aborted_from(start, copied=False))
-
-    def _aborted_from(self, start: Offset, copied: bool) -> Iterator[AbortedEntries]:
-        for segment in self._segments[lookup.segment_number(self._segments, start) :]:
-            if len(segment.aborted):
-                yield segment.aborted.entries(segment.next_offset, copied)
+        end, is_sparse = self.log_end, self._checkpoint.is_sparse
+        return lookup.read(self._segments, start, bytes_max, min(upper, end), self.epochs.cache, is_sparse, end)
 
     def rebuilding_producers(self) -> Change[ProducerStates]:
         """Return the state of the producers, from the snapshots and the batches."""
@@ -133,14 +102,14 @@ class LogFiles:
     # --- growing ---------------------------------------------------------------------------------------------
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Write batches that continue the log, in epochs that `begin_epochs` has written. Raises OSError."""
+        """Write batches that continue the log, in epochs that `prepare` has written. Raises OSError."""
         active, records = self._segments[-1], 0
         for header in headers:
             records += header.record_count
         try:
             size = active.append(pieces, headers)
         except OSError:
-            self._drop_unused_epochs()
+            self.epochs.drop_unused(self.log_end)
             raise
         self.log_end = active.next_offset
         sync = self.sync
@@ -192,12 +161,6 @@ class LogFiles:
         yield from self._write_producers(producers)
         yield from self._drop_stale_snapshots()
 
-    # --- leader epochs ---------------------------------------------------------------------------------------
-
-    def begins_epoch(self, headers: Sequence[BatchHeader]) -> bool:
-        """Return whether `prepare` has to run before these batches are appended: they begin a leader epoch."""
-        return headers[-1].leader_epoch != self._epochs.latest_epoch or not self._epochs_are_written
-
     def begins_aborts(self, markers: Markers) -> bool:
         """Return whether `prepare` has to run before these markers are appended: one is the log's first abort."""
         return self._checkpoint.aborted_from is None and has_abort(markers)
@@ -205,64 +168,11 @@ class LogFiles:
     def prepare(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None]:
         """Write what recovery must know before it finds these batches. Also raises Refusal."""
         if self.begins_aborts(markers):
-            yield from self.expect_aborted()
-        if self.begins_epoch(headers):
-            yield from self.begin_epochs(headers)
-
-    def begin_epochs(self, headers: Sequence[BatchHeader]) -> Change[None]:
-        """Write the epochs that these batches begin, before the batches: recovery checks batches against the file.
-
-        Also raises Refusal.
-        """
-        for header in headers:
-            self._epochs = self._epochs.with_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        try:
-            yield from self._write_epochs()
-        except OSError as error:
-            self._health.tolerate_shortage(error)
-            yield from self._cut_epochs(self.log_end)
-            raise
-
-    def drop_empty_epochs(self) -> Change[None]:
-        """Drop epochs in which this replica led and wrote nothing: its next leader may send records of earlier ones."""
-        if self._epochs.entries[-1].start_offset >= self.log_end:
-            yield from self._cut_epochs(self.log_end)
-
-    def _drop_unused_epochs(self) -> None:
-        """Drop epochs whose records could not be written. The next append writes the file first."""
-        # Otherwise followers would be sent an epoch beyond the log's end, and the next records would have to be of it.
-        before = self._epochs.latest_epoch
-        self._epochs = self._epochs.up_to(self.log_end)
-        if self._epochs.latest_epoch != before:
-            self._epochs_are_written = False
-
-    def _cut_epochs(self, log_end: Offset) -> Change[None]:
-        """Drop the epochs from `log_end` on. Without room for the file it is removed, and recovery rebuilds it."""
-        self._epochs = self._epochs.up_to(log_end)
-        try:
-            yield from self._write_epochs()
-        except OSError as error:
-            if not is_shortage(error):
-                raise
-            # A file with later epochs would make recovery reject records that are appended in an earlier one.
-            yield partial(self._remove_durably, self._directory, EPOCH_CHECKPOINT_NAME)
-
-    def _write_epochs(self) -> Change[None]:
-        path, data = f"{self._directory}/{EPOCH_CHECKPOINT_NAME}", self._epochs.encode()
-        yield lambda: self._disk.write_atomically(path, data)
-        self._epochs_are_written = True
-
-    def _remove_durably(self, directory: str, name: str) -> None:
-        if self._disk.exists(f"{directory}/{name}"):
-            self._disk.remove(f"{directory}/{name}")
-            self._disk.sync_dir(directory)
-
-    # --- aborted transactions --------------------------------------------------------------------------------
-
-    def expect_aborted(self) -> Change[None]:
-        """Note that a transaction is aborted, before its marker is written: recovery then misses a lost index."""
-        yield from self._save(replace(self._checkpoint, aborted_from=self.active.base_offset))
-        self._require_aborted_index()
+            # Recovery then misses a lost index.
+            yield from self._save(replace(self._checkpoint, aborted_from=self.active.base_offset))
+            self._require_aborted_index()
+        if self.epochs.begins(headers):
+            yield from self.epochs.begin(headers, self.log_end)
 
     def _require_aborted_index(self) -> None:
         if self._checkpoint.aborted_from is not None:
@@ -293,8 +203,7 @@ class LogFiles:
     def advance_start(self, offset: Offset) -> Change[None]:
         """Delete the records below `offset`; the segment that holds them may stay."""
         yield from self._save(replace(self._checkpoint, log_start_offset=offset))
-        self._epochs = self._epochs.starting_at(offset)
-        yield from self._write_epochs()
+        yield from self.epochs.start_at(offset)
 
     def _write_producers(self, producers: ProducerStates) -> Change[None]:
         """Write the producers' state, then move the recovery point to the durable end."""
@@ -317,19 +226,8 @@ class LogFiles:
             is_sparse=self._checkpoint.is_sparse or original.checkpoint.is_sparse,
         )
         yield from self._save(checkpoint)
-        yield from self._take_over_epochs(original.epochs)
+        yield from self.epochs.take_over(original.epochs.cache)
         yield from self._snapshots.write(self.log_end, producers.states)
-
-    def _take_over_epochs(self, epochs: LeaderEpochCache) -> Change[None]:
-        before = self._epochs
-        if before == epochs:
-            return
-        self._epochs = epochs
-        try:
-            yield from self._write_epochs()
-        except OSError:
-            self._epochs = before
-            raise
 
     # --- retention -------------------------------------------------------------------------------------------
 
@@ -411,7 +309,7 @@ class LogFiles:
         self._require_aborted_index()
         self.log_end = self.active.next_offset
         self.sync.mark_durable_up_to(self.log_end)
-        yield from self._cut_epochs(self.log_end)
+        yield from self.epochs.cut(self.log_end)
 
     def _lower_claims(self, offset: Offset, last_base: Offset) -> Change[None]:
         """Remove from snapshots and checkpoint what they say of records from `offset` on, before the log ends there.
@@ -444,7 +342,7 @@ class LogFiles:
             yield from self._remove_last()
         yield from self._save(replace(self._checkpoint, log_start_offset=offset, is_sparse=False, aborted_from=None))
         # Before a segment exists: recovery of a log with segments would keep the epochs below its end.
-        yield from self._cut_epochs(Offset(0))
+        yield from self.epochs.cut(Offset(0))
         yield from self._begin_segment(offset, config)
         self.log_end = offset
         self.sync.restart_at(offset)
@@ -464,6 +362,7 @@ class LogFiles:
     def moved_to(self, directory: str) -> None:
         """Note that the directory was renamed to this."""
         self._directory = directory
+        self.epochs.moved_to(directory)
         self._snapshots.moved_to(directory)
         for segment in self._segments:
             segment.moved_to(directory)

@@ -11,7 +11,8 @@ from kraft.log.format.record_batch import Buffer, read_header
 from kraft.log.log_files import LogFiles
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.producer_state import ProducerStates
-from kraft.log.segment.aborted_index import AbortedEntries
+from kraft.log.segment import lookup
+from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.lookup import AbortedLookUp
 from kraft.log.transactions.aborted import AbortedTxn
 from kraft.log.transactions.verification import VerificationGuard
@@ -45,7 +46,9 @@ class LogTransactions:
 
     def may_have_aborted(self, start: Offset) -> bool:
         """Return whether some segment with offsets from `start` on has aborted transactions."""
-        return self._files.may_have_aborted(start)
+        files = self._files
+        is_possible = files.checkpoint.aborted_from is not None
+        return is_possible and any(lookup.aborted_entries(files.segments, start, copied=False))
 
     def aborted(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """Return the aborted transactions with offsets in [start, upper), in the order of their markers.
@@ -53,7 +56,7 @@ class LogTransactions:
         Raises Refusal with KAFKA_STORAGE_ERROR if an index cannot be read: aborted records must not look committed.
         """
         try:
-            return self._files.aborted(start, upper)
+            return collect_aborted(lookup.aborted_entries(self._files.segments, start, copied=False), start, upper)
         except (OSError, ValueError) as error:
             self.look_up_failed(error)
 
@@ -64,7 +67,7 @@ class LogTransactions:
 
         Returns the rest of the look-up if it takes more than a step. Raises Refusal as `aborted`.
         """
-        look_up = self._files.look_up_aborted(start, upper, producers)
+        look_up = lookup.aborted(self._files.segments, start, upper, producers)
         try:
             next(look_up.steps)
         except StopIteration as end:
@@ -82,7 +85,7 @@ class LogTransactions:
 
     def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:
         """Return the entries of the segments from `start` on, for `collect_aborted` in another thread."""
-        return self._files.aborted_entries(start)
+        return tuple(lookup.aborted_entries(self._files.segments, start, copied=True))
 
     # --- producers -------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class PartitionLog:
     @property
     def epoch_cache(self) -> LeaderEpochCache:
         """The leader epochs of the log."""
-        return self._files.epochs
+        return self._files.epochs.cache
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -183,7 +183,7 @@ class PartitionLog:
         """
         self._health.check_writable()
         files, config = self._files, self._config
-        if leader_epoch < (latest_epoch := files.epochs.latest_epoch):
+        if leader_epoch < (latest_epoch := files.epochs.cache.latest_epoch):
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
@@ -217,7 +217,7 @@ class PartitionLog:
         if batches and self.log_start_offset == self.log_end_offset:
             yield from self._fit_empty_log_to(batches[0][0])
         elif batches and batches[0][0].leader_epoch < self.latest_epoch:
-            yield from self._health.guarding(self._files.drop_empty_epochs())
+            yield from self._health.guarding(self._files.epochs.drop_empty(self.log_end_offset))
         end = check_continuation(batches, self.log_end_offset, self.latest_epoch, self.topic_partition)
         if end.has_hole:
             yield from self._health.guarding(self._files.mark_sparse())
@@ -247,7 +247,7 @@ class PartitionLog:
         for header in headers:
             size += header.size_bytes
         rolls = must_roll_before(files.active, self._config, size, headers[-1])
-        must_prepare = files.begins_epoch(headers) or (bool(markers) and files.begins_aborts(markers))
+        must_prepare = files.epochs.begins(headers) or (bool(markers) and files.begins_aborts(markers))
         return self._prepare_append(headers, markers, rolls) if rolls or must_prepare else None
 
     def _prepare_append(self, headers: Sequence[BatchHeader], markers: Markers, rolls: bool) -> Change[None]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from msgspec import Struct
 
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.segment.aborted_index import AbortedSteps, aborted_steps
+from kraft.log.segment.aborted_index import AbortedEntries, AbortedSteps, aborted_steps
 from kraft.log.segment.segment import Segment
 from kraft.log.segment.segment_facts import SegmentFacts
 from kraft.model.ids import Offset
@@ -53,6 +53,13 @@ def read(
     return b""
 
 
+def aborted_entries(segments: Sequence[Segment], start: Offset, copied: bool) -> Iterator[AbortedEntries]:
+    """Yield the entries of the segments from `start` on that have aborted transactions."""
+    for segment in segments[segment_number(segments, start) :]:
+        if len(segment.aborted):
+            yield segment.aborted.entries(segment.next_offset, copied)
+
+
 class AbortedLookUp(Struct, frozen=True, kw_only=True):
     """A look-up of aborted transactions. Valid if the log `still_has` the segments after the last step."""
 
@@ -64,5 +71,5 @@ class AbortedLookUp(Struct, frozen=True, kw_only=True):
 def aborted(segments: Sequence[Segment], start: Offset, upper: Offset, producers: Container[int]) -> AbortedLookUp:
     """Return the look-up of these producers' aborted transactions that overlap [start, upper)."""
     held = segments[segment_number(segments, start) :]
-    entries = (each.aborted.entries(each.next_offset, copied=False) for each in held if len(each.aborted))
+    entries = aborted_entries(held, start, copied=False)
     return AbortedLookUp(segments=held, steps=aborted_steps(entries, start, upper, producers))

@@ -358,31 +358,31 @@ def test_an_epoch_is_on_the_disk_before_its_first_batch() -> None:
     disk = MemoryDisk()
     files = files_of_new_log(disk)
     batches = [header_of(5, 3), header_of(6, 3), header_of(7, 4)]
-    assert files.begins_epoch(batches)
-    run_now(files.begin_epochs(batches))
-    assert not files.begins_epoch(batches)
+    assert files.epochs.begins(batches)
+    run_now(files.epochs.begin(batches, files.log_end))
+    assert not files.epochs.begins(batches)
     disk.crash()
-    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
-    assert files.epochs.entries == ((3, 5), (4, 7))
-    assert files.epochs.latest_epoch == LeaderEpoch(4)
+    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.cache.encode()
+    assert files.epochs.cache.entries == ((3, 5), (4, 7))
+    assert files.epochs.cache.latest_epoch == LeaderEpoch(4)
 
 
 def test_an_epoch_whose_first_batch_finds_no_room_is_removed_from_the_log_and_then_from_the_file() -> None:
     disk = MemoryDisk()
     files = files_of_new_log(disk)
     written, refused = [batch_at(offset, ("k", "v"), leader_epoch=epoch) for offset, epoch in ((0, 3), (1, 4))]
-    run_now(files.begin_epochs([read_header(written)]))
+    run_now(files.epochs.begin([read_header(written)], files.log_end))
     files.append([written], [read_header(written)])
-    run_now(files.begin_epochs([read_header(refused)]))
+    run_now(files.epochs.begin([read_header(refused)], files.log_end))
     full = OSError(ENOSPC, "No space left on device")
     with patch.object(disk, "check_write", side_effect=full), pytest.raises(OSError, match="No space"):
         files.append([refused], [read_header(refused)])
-    assert files.epochs.entries == ((3, 0),), "no follower is sent an epoch beyond the end of the log"
+    assert files.epochs.cache.entries == ((3, 0),), "no follower is sent an epoch beyond the end of the log"
     another = [header_of(1, 3)]
-    assert files.begins_epoch(another), "the file still has the later epoch"
-    run_now(files.begin_epochs(another))
-    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
-    assert not files.begins_epoch(another)
+    assert files.epochs.begins(another), "the file still has the later epoch"
+    run_now(files.epochs.begin(another, files.log_end))
+    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.cache.encode()
+    assert not files.epochs.begins(another)
 
 
 # --- the end of a log -----------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_a_copy_that_could_not_write_all_that_it_takes_over_does_so_the_next_tim
     for epoch, value in enumerate("abc"):
         append(original, value, epoch=epoch)
     copy = copied(disk, original)
-    copy._files._epochs = LeaderEpochCache()
+    copy._files.epochs.cache = LeaderEpochCache()
     failing = patch.object(disk, "check_write", side_effect=OSError(ENOSPC, "No space left on device"))
     with failing, pytest.raises(Refusal, match="the disk is full"):
         copy.take_over(original)
