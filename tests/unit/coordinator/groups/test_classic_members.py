@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from struct import pack
 from typing import Any
 
 import pytest
 
 from kraft.coordinator.classic.messages import MemberIdRequired
+from kraft.coordinator.consumer.checks import TOPIC_NAMES_MAX
 from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
 from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
@@ -121,6 +123,14 @@ def test_a_member_that_does_not_fit_is_refused(fields: dict[str, Any]) -> None:
     before = mixed.shard.groups
     assert mixed.shard.refusal(joining("other", **fields)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert mixed.shard.groups is before
+
+
+def test_a_member_names_no_more_topics_than_one_of_the_consumer_protocol() -> None:
+    names = tuple(map(str, range(TOPIC_NAMES_MAX + 1)))
+    subscription = b"".join((pack(">hi", 0, len(names)), *(pack(">h", len(each)) + each.encode() for each in names)))
+    metadata = subscription + pack(">i", -1)
+    joined = joining("other", protocols=(offered("range", metadata),))
+    assert Mixed().shard.refusal(joined) is ErrorCode.INVALID_REQUEST
 
 
 def test_a_join_is_checked_as_one_to_a_classic_group_is() -> None:
