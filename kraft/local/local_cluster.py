@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.launching import KRAFT, Launch, launch
@@ -15,7 +16,10 @@ from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.callbacks import Condition
 from kraft.model.errors import Refusal
-from kraft.server.config.loading import load
+from kraft.server.config.loading import ConfigError, load
+
+if TYPE_CHECKING:
+    from kraft.rpc.peers import Dial
 
 READY_DEADLINE_S = 60.0
 _POLL_S = 0.025
@@ -72,11 +76,9 @@ class _Readiness:
         self._running = running
         self._deadline = deadline
         # Imported while the nodes are starting, because importing gRPC takes long.
-        from kraft.local.node_dialling import dial_as_node
-        from kraft.rpc.peers import PeerConnections, dial_openly
+        from kraft.rpc.peers import PeerConnections
 
-        # All nodes have the same security, and know the same secret.
-        self._connections = PeerConnections(dial_as_node(load(running[0].config_path)) if running else dial_openly)
+        self._connections = PeerConnections(_dial(running))
 
     async def wait(self, cancelled: Condition) -> bool:
         try:
@@ -130,6 +132,18 @@ class _Readiness:
         except (Unreachable, Refusal):
             return set()
         return {broker.broker_id for broker in answer.brokers if broker.fenced_by_operator}
+
+
+def _dial(running: Sequence[NodeProcess]) -> Dial:
+    """Return what opens channels to the nodes: all have the same security, and know the same secret."""
+    from kraft.local.node_dialling import dial_as_node
+    from kraft.rpc.peers import dial_openly
+
+    try:
+        return dial_as_node(load(running[0].config_path)) if running else dial_openly
+    except ConfigError:
+        # The node ends with the same error, and reports it.
+        return dial_openly
 
 
 def _accepts(port: int) -> bool:

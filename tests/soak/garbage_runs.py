@@ -283,7 +283,7 @@ class _Bombardment:
             metadata = None
             if introducer is not None:
                 deadline = asyncio.get_running_loop().time() + CALL_DEADLINE_S
-                _, metadata = await introducer.introduce(method, deadline)
+                _, metadata = await introducer.show(method, deadline)
             if not is_stream:
                 await channel.unary_unary(method)(message, timeout=CALL_DEADLINE_S, metadata=metadata)
                 return "OK"
