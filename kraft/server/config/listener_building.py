@@ -12,7 +12,7 @@ from kraft.server.config.conflict import Conflict
 from kraft.server.config.listener_security import ListenerSecurity, SaslSettings
 from kraft.server.config.overrides import JAAS_CONFIG
 from kraft.server.config.security_settings import ListenerKeys, TlsKeys
-from kraft.server.config.values import CONTROLLER, GRPC, SecurityProtocol
+from kraft.server.config.values import CONTROLLER, SecurityProtocol
 from kraft.tls.stores import (
     ClientAuth,
     KeyStore,
@@ -83,12 +83,6 @@ def _client_auth(name: str, keys: TlsKeys) -> ClientAuth:
                 " listener.name.controller.ssl.client.auth=required",
             )
         return ClientAuth.REQUIRED
-    if name == GRPC and keys.client_auth is ClientAuth.REQUESTED:
-        raise Conflict(
-            "ssl.client.auth",
-            "gRPC does not say whether a certificate that it only requests was shown: set"
-            " listener.name.grpc.ssl.client.auth to none or required",
-        )
     return keys.client_auth or ClientAuth.NONE
 
 

@@ -10,6 +10,8 @@ from kraft.model.config_keys import items_of, reads, whole_number
 from kraft.model.configs import ConfigType
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.config.values import CONTROLLER, SecurityProtocol
+from kraft.tls.cipher_suites import cipher_suites
+from kraft.tls.principal_rules import PrincipalRules
 from kraft.tls.stores import ClientAuth, StoreType, TlsVersion
 
 _HOST_AND_COUNT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+):(?P<count>[0-9]+)")
@@ -76,6 +78,21 @@ def tls_versions(text: str) -> tuple[TlsVersion, ...]:
 def names(text: str) -> tuple[str, ...]:
     """Return a list of any names, in its order."""
     return tuple(items_of(text))
+
+
+@reads(ConfigType.LIST)
+def suites(text: str) -> tuple[str, ...]:
+    """Return the names of cipher suites that OpenSSL has."""
+    found = tuple(items_of(text))
+    cipher_suites(found)
+    return found
+
+
+@reads(ConfigType.STRING)
+def principal_rules(text: str) -> str:
+    """Return rules that can be read."""
+    PrincipalRules(text)
+    return text
 
 
 @reads(ConfigType.LIST)

@@ -78,11 +78,11 @@ class TlsKeys:
         default=tuple(TlsVersion),
     )
     cipher_suites: tuple[str, ...] = key(
-        "ssl.cipher.suites", security_readers.names, "Cipher suites. By default OpenSSL's.", default=()
+        "ssl.cipher.suites", security_readers.suites, "Cipher suites. By default OpenSSL's.", default=()
     )
     principal_mapping_rules: str = key(
         "ssl.principal.mapping.rules",
-        readers.plain_text,
+        security_readers.principal_rules,
         "Rules that make a principal of a certificate's name (KIP-371).",
         default=DEFAULT_PRINCIPAL_RULES,
     )

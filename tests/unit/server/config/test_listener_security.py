@@ -94,7 +94,8 @@ def test_every_setting_of_tls_is_taken(load_text: Load) -> None:
                 "SSL",
                 f"ssl.keystore.location=/own.p12\nssl.keystore.password={SECRET}\nssl.truststore.type=pkcs12\n"
                 f"ssl.truststore.location=/ca.p12\nssl.truststore.password={SECRET}\nssl.client.auth=requested\n"
-                "ssl.enabled.protocols=TLSv1.3\nssl.cipher.suites=TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256\n"
+                "ssl.enabled.protocols=TLSv1.3\n"
+                "ssl.cipher.suites=ECDHE-RSA-AES128-GCM-SHA256, ECDHE-ECDSA-AES128-GCM-SHA256\n"
                 "ssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/,DEFAULT\nssl.protocol=TLSv1.3\n",
             )
         )
@@ -103,7 +104,7 @@ def test_every_setting_of_tls_is_taken(load_text: Load) -> None:
     assert tls.key_store == KeyStoreFile(path=Path("/own.p12"), type=StoreType.PKCS12, password=Password(SECRET))
     assert tls.trust_store == TrustStoreFile(path=Path("/ca.p12"), type=StoreType.PKCS12, password=Password(SECRET))
     assert (tls.client_auth, tls.protocols) == (ClientAuth.REQUESTED, (TlsVersion.TLS_1_3,))
-    assert tls.cipher_suites == ("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256")
+    assert tls.cipher_suites == ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256")
     assert tls.principal_mapping_rules == "RULE:^CN=(.*?),.*$/$1/,DEFAULT"
 
 
@@ -230,6 +231,17 @@ CONTRADICTIONS = [
     ("SSL", KEYSTORE + "ssl.client.auth=want\n", "expected none or requested or required"),
     ("SSL", KEYSTORE + "ssl.enabled.protocols=TLSv1.1,TLSv1.2\n", "TLSv1.1 is not secure and never offered"),
     ("SSL", KEYSTORE + "ssl.enabled.protocols=TLSv1.4\n", "expected TLSv1.2 or TLSv1.3, or both"),
+    (
+        "SSL",
+        KEYSTORE + "ssl.principal.mapping.rules=RULE:CN=(.*/$1/\n",
+        "ssl.principal.mapping.rules=RULE:CN=(.*/$1/: ",
+    ),
+    ("SSL", KEYSTORE + "ssl.principal.mapping.rules=CN\n", "ssl.principal.mapping.rules=CN: "),
+    (
+        "SSL",
+        KEYSTORE + "ssl.cipher.suites=TLS_AES_128_GCM_SHA256\n",
+        "the suites of TLS 1.3 can only be enabled together: add",
+    ),
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=GSSAPI\n", "Kerberos (GSSAPI) is not supported: expected one or more"),
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=SCRAM-SHA-1\n", "expected one or more of PLAIN, SCRAM-SHA-256, SCRAM"),
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=\n", "expected one or more of PLAIN"),
@@ -324,7 +336,7 @@ def test_grpc_cannot_only_request_certificates(refused: Refuse) -> None:
         + "listener.security.protocol.map=GRPC:SSL\nssl.truststore.location=/ca.pem\nssl.client.auth=requested\n"
         + KEYSTORE
     )
-    assert "set listener.name.grpc.ssl.client.auth to none or required" in said
+    assert "set listener.name.grpc.ssl.client.auth to required or none" in said
 
 
 def test_brokers_may_need_tls_where_it_is(load_text: Load) -> None:
