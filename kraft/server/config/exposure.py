@@ -77,6 +77,11 @@ def _warnings(config: NodeConfig) -> list[str]:
                 f"{listener} is open to other machines, and clients send passwords or tokens in clear text: keep it in"
                 " a trusted network"
             )
+        elif listener.name == GRPC and security.tls is None:
+            found.append(
+                f"{listener} is open to other machines, and clients show their sessions in clear text, which whoever"
+                f" reads it on the network can use: map {GRPC} to SASL_SSL in listener.security.protocol.map"
+            )
         if listener.name == GRPC and config.security.secret_file is None:
             found.append(
                 f"{listener} is open to clients on other machines, but brokers there are refused: set"

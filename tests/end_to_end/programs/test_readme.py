@@ -35,6 +35,8 @@ NOT_RUN: Final = {
     "kraft server stop -c node-1.properties\nkraft storage grow": "run by quorum/test_growing_quorum.py, from README",
     "kraft topics describe --output json | python3": "run by quorum/test_growing_quorum.py, from README",
     "listeners=INTERNAL": "names machines that do not exist",
+    "listener.security.protocol.map=GRPC:SASL_SSL": "names certificates that do not exist",
+    "security.protocol=SASL_SSL": "settings of a client, for the listener of the block before",
     ".venv/bin/python -m chaos": "takes minutes; test_chaos.py runs the program",
 }
 """How the blocks begin that are not run, with the reason."""

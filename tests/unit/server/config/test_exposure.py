@@ -178,6 +178,16 @@ def test_plain_without_tls_is_warned_of_where_it_is_allowed(base: NodeConfig) ->
     assert "EXTERNAL://0.0.0.0:7 is open to other machines, and clients send passwords" in warning.message
 
 
+@pytest.mark.parametrize(("name", "warned"), [("GRPC", True), ("EXTERNAL", False)])
+def test_sessions_of_grpc_in_clear_text_are_warned_of(base: NodeConfig, name: str, warned: bool) -> None:
+    """Kafka's clients log in once for a connection; those of gRPC show a session with each call."""
+    security = ListenerSecurity(
+        protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(mechanisms=(SaslMechanism.SCRAM_SHA_512,))
+    )
+    config = _node(base, Listener(name, "0.0.0.0", 7), security, ("", ""))
+    assert any("show their sessions in clear text" in each.message for each in exposure_warnings(config)) is warned
+
+
 def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load) -> None:
     config = load_text(COMBINED + OPEN["GRPC"] + "allow.unauthenticated.listeners=GRPC\n")
     _, warning = warned_of(config)
