@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
+from kraft.rpc.login_places import LoginPlaces
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
 from kraft.rpc.session_tokens import SessionTokens
@@ -26,7 +27,8 @@ LOGIN_S_MAX: Final = 10.0
 """A login that takes longer ends, and so does one whose client sends nothing."""
 
 LOGINS_MAX: Final = 256
-"""Logins that are in progress at the same time; further ones are refused at once, and their clients try again."""
+LOGINS_OF_HOST_MAX: Final = 64
+"""Logins that are in progress at the same time, of all clients and of those of one host."""
 
 
 class Logins(Struct, frozen=True, kw_only=True):
@@ -36,6 +38,9 @@ class Logins(Struct, frozen=True, kw_only=True):
     answer: Callable[[SaslLogin, bytes, str], Awaitable[Challenge | LoggedIn]]
     """Answers a client's message; gets its address without the port. Raises LoginFailed, after a delay."""
 
+    delay_failure: Callable[[], Awaitable[None]]
+    """Returns when a failure outside of an exchange may be told."""
+
     monotonic_ms: Callable[[], int]
 
 
@@ -44,7 +49,7 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
         self._logins = logins
         self._tokens = tokens
         self._refusals = refusals
-        self._in_progress = 0
+        self._places = LoginPlaces(LOGINS_MAX, LOGINS_OF_HOST_MAX)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         login_pb2_grpc.add_AuthenticationServicer_to_server(self, server)
@@ -52,34 +57,39 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
     async def Login(
         self, requests: AsyncIterator[login_pb2.LoginRequest], context: Context
     ) -> AsyncIterator[login_pb2.LoginResponse]:
-        if self._in_progress >= LOGINS_MAX:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "too many logins are in progress: try again")
-        self._in_progress += 1
+        host = readable_peer(context.peer()).rpartition(":")[0]
+        deadline = asyncio.timeout(LOGIN_S_MAX)
+        lost: list[str] = []
+
+        def make_room() -> None:
+            lost.append("its login made room for those of others: too many are in progress")
+            deadline.reschedule(asyncio.get_running_loop().time())
+
         try:
-            async with asyncio.timeout(LOGIN_S_MAX):
-                async for response in self._exchange(requests, context):
-                    yield response
+            async with deadline:
+                with self._places.place(host, make_room):
+                    async for response in self._exchange(requests, host):
+                        yield response
         except TimeoutError:
-            self._refusals.log(context.peer(), f"its login was not complete after {LOGIN_S_MAX:g} s")
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"login took longer than {LOGIN_S_MAX:g} s")
+            reason = next(iter(lost), f"its login was not complete after {LOGIN_S_MAX:g} s")
+            self._refusals.log(context.peer(), reason)
+            # Clients try again.
+            await context.abort(grpc.StatusCode.UNAVAILABLE if lost else grpc.StatusCode.DEADLINE_EXCEEDED, reason)
         except LoginFailed as failed:
             self._refusals.log(context.peer(), failed.reason)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{failed.error_code.name}: {failed.told}")
         except DecodeError as error:
             self._refusals.log(context.peer(), f"{LOGIN_METHOD}: not a valid request: {error}")
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a valid request: {error}")
-        finally:
-            self._in_progress -= 1
 
     async def _exchange(
-        self, requests: AsyncIterator[login_pb2.LoginRequest], context: Context
+        self, requests: AsyncIterator[login_pb2.LoginRequest], host: str
     ) -> AsyncIterator[login_pb2.LoginResponse]:
         login = self._logins.begin()
-        host = readable_peer(context.peer()).rpartition(":")[0]
         has_begun = False
         async for request in requests:
             if not has_begun:
-                self._choose(login, request.mechanism)
+                await self._choose(login, request.mechanism)
                 has_begun = True
             step = await self._logins.answer(login, request.auth_bytes, host)
             if isinstance(step, LoggedIn):
@@ -91,10 +101,11 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
                 return
             yield login_pb2.LoginResponse(auth_bytes=step.message)
 
-    def _choose(self, login: SaslLogin, mechanism: str) -> None:
+    async def _choose(self, login: SaslLogin, mechanism: str) -> None:
         try:
             login.handshake(mechanism, self._logins.monotonic_ms())
         except LoginFailed as failed:
+            await self._logins.delay_failure()
             if failed.error_code is not ErrorCode.UNSUPPORTED_SASL_MECHANISM:
                 raise
             enabled = f"{failed.told}, enabled mechanisms are {', '.join(login.mechanisms)}"

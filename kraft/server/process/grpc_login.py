@@ -30,6 +30,7 @@ def grpc_login(security: ListenerSecurity, apis: BrokerApis, refusals: RefusalLo
     logins = Logins(
         begin=lambda: authenticator.begin(rules),
         answer=authenticator.answer,
+        delay_failure=authenticator.delay_failure,
         monotonic_ms=authenticator.monotonic_ms,
     )
     tokens = SessionTokens(secrets.token_bytes(TOKEN_KEY_BYTES), authenticator.monotonic_ms, authenticator.objection)

@@ -108,7 +108,9 @@ class ClosedNode:
             login_bytes_max=1_000,
         )
         server = grpc.aio.server(interceptors=[guard], options=[("grpc.so_reuseport", 0)])
-        logins = Logins(begin=self._begin, answer=self._answer, monotonic_ms=lambda: self.now_ms)
+        logins = Logins(
+            begin=self._begin, answer=self._answer, delay_failure=_at_once, monotonic_ms=lambda: self.now_ms
+        )
         services: list[Any] = [
             guard,
             Service(METADATA.served_in_context_by(self.metadata, version=13), FETCH.served_by(self.fetch)),
@@ -117,6 +119,10 @@ class ClosedNode:
             services.append(LoginService(logins, self.tokens, refusals))
         async with listening(server, services, self.address) as self.port:
             yield
+
+
+async def _at_once() -> None:
+    """Nobody is delayed."""
 
 
 def dialling_as(

@@ -18,6 +18,7 @@ from kraft.rpc import login_service
 from kraft.rpc.calls import FETCH, METADATA
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER as INTRODUCTION
+from kraft.rpc.login_service import LOGINS_OF_HOST_MAX
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.peers import CallStream, PeerConnections, Unreachable
 from kraft.rpc.session_tokens import LOGIN_NEEDED, SESSION_OVER
@@ -268,6 +269,24 @@ def test_a_client_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monkey
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await call.read()
             assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+    play(scene)
+
+
+def test_silent_logins_of_a_host_make_room_for_others_of_it() -> None:
+    async def scene(node: ClosedNode) -> None:
+        async with grpc.aio.insecure_channel(node.address) as channel:
+            silent = [login_pb2_grpc.AuthenticationStub(channel).Login() for _ in range(LOGINS_OF_HOST_MAX)]
+            for call in silent:
+                await call.write(login_pb2.LoginRequest(mechanism="SCRAM-SHA-256", auth_bytes=b"n,,n=alice,r=x"))
+                await call.read()
+            await asked(node, dialling_as())
+            codes = {asyncio.ensure_future(call.code()): call for call in silent}
+            (ended,), others = await asyncio.wait(codes, return_when=asyncio.FIRST_COMPLETED)
+            assert ended.result() is grpc.StatusCode.UNAVAILABLE
+            assert "made room for those of others" in (await codes[ended].details() or "")
+            for code in others:
+                code.cancel()
 
     play(scene)
 
