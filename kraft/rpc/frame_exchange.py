@@ -4,12 +4,13 @@ The first frame has the head of a request of Kafka's protocol, with a key that K
 introduction that a call over gRPC has in its metadata (`introductions`), for a session that the same process opened.
 The answer proves with the cluster's secret that this connection ends there too. From then on frames are requests and
 responses of the exchange. Like the introduction of a call, this does not protect against someone who can change bytes
-on the network.
+on the network, unless the listener has TLS: then the introduction is bound to the certificate, and no CA is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import secrets
 from collections import deque
@@ -23,6 +24,7 @@ from kraft.rpc.frame_connection import FrameConnection
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import NONCE_BYTES, SESSION_FORGOTTEN
 from kraft.rpc.peers import MESSAGE_BYTES_MAX, CallStream, Peer, Unreachable
+from kraft.tls.dialling import TlsDialling, TlsFailed, connect_with_tls
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -116,7 +118,7 @@ class FrameStream(Generic[Request, Response]):
 
 
 async def connect(
-    endpoint: Endpoint, channel: Any, exchange: Exchange[Request, Response]
+    endpoint: Endpoint, channel: Any, exchange: Exchange[Request, Response], tls: TlsDialling | None = None
 ) -> FrameStream[Request, Response]:
     """Connect to a node's Kafka listener. `channel` leads to its GRPC listener. Raises NotConnected."""
     if not isinstance(channel, IntroducedChannel):
@@ -125,22 +127,30 @@ async def connect(
     try:
         async with asyncio.timeout(CONNECT_DEADLINE_S):
             try:
-                return await _connected(endpoint, address, channel, exchange)
+                return await _connected(endpoint, address, channel, exchange, tls)
             except _SessionForgotten:
-                return await _connected(endpoint, address, channel, exchange)
+                return await _connected(endpoint, address, channel, exchange, tls)
     except TimeoutError:
         raise NotConnected(f"{address} did not answer in time") from None
     except (OSError, UnicodeError, Unreachable, _SessionForgotten) as error:
         # UnicodeError: an advertised host that is no name at all, such as one with an empty label.
-        raise NotConnected(str(error) or f"{address} cannot be reached") from error
+        reason = f"{address}: {error}" if isinstance(error, TlsFailed) else str(error)
+        raise NotConnected(reason or f"{address} cannot be reached") from error
 
 
 class ExchangeLink(Generic[Request, Response]):
     """The ways to one node for one exchange."""
 
-    def __init__(self, peer: Peer, endpoint: Endpoint | None, exchange: Exchange[Request, Response]) -> None:
-        """`endpoint` is that of the node's Kafka listener; None if it has none."""
+    def __init__(
+        self,
+        peer: Peer,
+        endpoint: Endpoint | None,
+        exchange: Exchange[Request, Response],
+        tls: TlsDialling | None = None,
+    ) -> None:
+        """`endpoint` is that of the node's Kafka listener; None if it has none. `tls`: it is one with TLS."""
         self._peer = peer
+        self._tls = tls
         self._endpoint = endpoint
         self._exchange = exchange
 
@@ -152,7 +162,7 @@ class ExchangeLink(Generic[Request, Response]):
         """Raises NotConnected."""
         if self._endpoint is None:
             raise NotConnected("it has no listener for Kafka's protocol")
-        return await connect(self._endpoint, self._peer.channel, self._exchange)
+        return await connect(self._endpoint, self._peer.channel, self._exchange, self._tls)
 
     def over_grpc(self) -> CallStream[Request, Response]:
         return self._peer.open(self._exchange)
@@ -163,14 +173,17 @@ class _SessionForgotten(Exception):
 
 
 async def _connected(
-    endpoint: Endpoint, address: str, channel: IntroducedChannel, exchange: Exchange[Request, Response]
+    endpoint: Endpoint,
+    address: str,
+    channel: IntroducedChannel,
+    exchange: Exchange[Request, Response],
+    tls: TlsDialling | None,
 ) -> FrameStream[Request, Response]:
-    nonce = secrets.token_bytes(NONCE_BYTES)
-    introduction = await channel.introduce(connection_method(exchange), nonce)
     stream = FrameStream(address, exchange)
-    loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: stream.connection, endpoint.host, endpoint.port)
+    certificate = await _open(stream.connection, endpoint, tls)
     try:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        introduction = await channel.introduce(connection_method(exchange, certificate), nonce)
         stream.connection.send([hello(nonce, introduction.header)])
         reason = refusal_in(await stream.frame(), introduction.proof)
         if reason == SESSION_FORGOTTEN:
@@ -184,9 +197,24 @@ async def _connected(
     return stream
 
 
-def connection_method(exchange: Exchange[Any, Any]) -> str:
-    """Return what an introduction on a connection names in place of a method, so that it is of use for nothing else."""
-    return f"{exchange.method} over a connection"
+async def _open(connection: FrameConnection, endpoint: Endpoint, tls: TlsDialling | None) -> bytes | None:
+    """Connect, and return the certificate that the other end shows; None without TLS."""
+    if tls is None:
+        await asyncio.get_running_loop().create_connection(lambda: connection, endpoint.host, endpoint.port)
+        return None
+    transport, _ = await connect_with_tls(lambda: connection, endpoint.host, endpoint.port, tls)
+    certificate: bytes | None = transport.get_extra_info("peer_certificate")
+    return certificate
+
+
+def connection_method(exchange: Exchange[Any, Any], certificate: bytes | None) -> str:
+    """Return what an introduction on a connection names in place of a method, so that it is of use for nothing else.
+
+    With TLS it names the certificate of the end that answers, so it is of no use to somebody in between, who has
+    another one.
+    """
+    method = f"{exchange.method} over a connection"
+    return method if certificate is None else f"{method} to {hashlib.sha256(certificate).hexdigest()}"
 
 
 # --- the first frames --------------------------------------------------------------------------------------------

@@ -36,14 +36,19 @@ class ServedFrames:
         self._connections: set[_ServedConnection] = set()
         self._is_closed = False
 
-    def admit(self, version: int, frame: Buffer, peer: str) -> TakeOver:
-        """Admit the node whose first frame this is. Raises Unintroduced, and ValueError for a frame that is none."""
+    def admit(self, version: int, frame: Buffer, peer: str, certificate: bytes | None = None) -> TakeOver:
+        """Admit the node whose first frame this is. `certificate`: what this node showed it, with TLS.
+
+        Raises Unintroduced, and ValueError for a frame that is none.
+        """
         if self._is_closed:
             raise ValueError("this node stops")
         if version != HELLO_VERSION:
             raise ValueError(f"version {version} of introductions is not supported")
         nonce, introduction = read_hello(frame)
-        proof = self._gatekeeper.admit_connection(connection_method(self._exchange), introduction, nonce, peer)
+        proof = self._gatekeeper.admit_connection(
+            connection_method(self._exchange, certificate), introduction, nonce, peer
+        )
 
         def take_over(transport: asyncio.Transport) -> None:
             connection = _ServedConnection(

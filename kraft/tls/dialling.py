@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec import Struct
+
 from kraft.tls.failures import failure
 from kraft.tls.records import RECORD_BYTES_MAX, NotTls, record_end
 from kraft.tls.session import TlsBuffers, TlsSession
@@ -19,16 +21,18 @@ class TlsFailed(OSError):
     """The handshake failed. The text is one line that says why."""
 
 
+class TlsDialling(Struct, frozen=True):
+    context: ssl.SSLContext
+    buffers: TlsBuffers
+    """Shared with all other connections of the event loop."""
+
+
 async def connect_with_tls(
-    make_protocol: Callable[[], Protocol],
-    host: str,
-    port: int,
-    context: ssl.SSLContext,
-    buffers: TlsBuffers,
+    make_protocol: Callable[[], Protocol], host: str, port: int, tls: TlsDialling
 ) -> tuple[TlsTransport, Protocol]:
     """Connect, as `create_connection` of the event loop does. Raises OSError; the caller sets the deadline."""
-    loop = asyncio.get_running_loop()
-    session = TlsSession(context, buffers, server_side=False, server_hostname=host)
+    loop, buffers = asyncio.get_running_loop(), tls.buffers
+    session = TlsSession(tls.context, buffers, server_side=False, server_hostname=host)
     _, handshake = await loop.create_connection(lambda: _ClientHandshake(session, buffers), host, port)
     try:
         rest = await handshake.completed

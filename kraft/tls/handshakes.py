@@ -59,15 +59,18 @@ class Handshakes:
         self,
         buffers: TlsBuffers,
         refused: Callable[[Any, str], None],
-        has_room: Callable[[int], bool],
+        opened: Callable[[Any], str | None],
+        left: Callable[[Any], None],
     ) -> None:
-        """`refused` is told the socket name of a client, and why it is refused.
+        """All three take the socket name of a client. `refused` is told why it is refused.
 
-        `has_room` takes the number of clients here, and returns False if there are too many connections.
+        `opened` counts it, and returns why there are too many connections, or None; `left` counts it no more: its
+        handshake is complete, or its connection is gone.
         """
         self.buffers = buffers
         self._refused = refused
-        self._has_room = has_room
+        self._opened = opened
+        self._left = left
         self._loop = asyncio.get_running_loop()
         self._all: dict[ServerHandshake, float] = {}
         """All of them, and when they connected; the oldest first."""
@@ -84,9 +87,9 @@ class Handshakes:
 
     # --- called by the handshakes ------------------------------------------------------------------------------------
 
-    def opened(self, handshake: ServerHandshake) -> bool:
+    def opened(self, handshake: ServerHandshake) -> str | None:
         self._all[handshake] = self._loop.time()
-        return self._has_room(len(self._all))
+        return self._opened(handshake.peername)
 
     def is_ready(self, handshake: ServerHandshake) -> None:
         """Give a handshake its turn: records of its client have arrived."""
@@ -95,7 +98,8 @@ class Handshakes:
 
     def left(self, handshake: ServerHandshake) -> None:
         """Forget a handshake that is complete, or whose connection is gone."""
-        self._all.pop(handshake, None)
+        if self._all.pop(handshake, None) is not None:
+            self._left(handshake.peername)
         if self._begun.pop(handshake, None) is not None and self._new:
             self._go_on_soon()
 
@@ -116,6 +120,11 @@ class Handshakes:
             for handshake in slow:
                 if handshake not in self._next:
                     handshake.refuse("it did not go on with its TLS handshake while others waited")
+
+    def refuse_oldest(self, reason: str) -> None:
+        """Make room for another client."""
+        for handshake in list(self._all)[:1]:
+            handshake.refuse(reason)
 
     def abort(self) -> None:
         """Close all connections."""
@@ -182,8 +191,9 @@ class ServerHandshake(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport), "a TCP connection has both directions"
         self._tcp = transport
         self.peername = transport.get_extra_info("peername")
-        if not self._handshakes.opened(self):
-            self.refuse("too many connections: raise max.connections or the limit of open files")
+        objection = self._handshakes.opened(self)
+        if objection is not None:
+            self.refuse(objection)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         scratch, received = self._handshakes.buffers.scratch, self._received

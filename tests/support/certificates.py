@@ -41,13 +41,13 @@ class Authority:
         self._key, self.certificate = directory / f"{name}.key", directory / f"{name}.pem"
         self._openssl("req", "-x509", *_new_key(self._key), "-out", self.certificate, "-subj", f"/CN={name}", *_DAY)
 
-    def certify(self, owner: str, names: str = "DNS:localhost,IP:127.0.0.1") -> Stores:
-        """A new key and a certificate for these alternative names."""
+    def certify(self, owner: str, names: str = "DNS:localhost,IP:127.0.0.1", days: int = 1) -> Stores:
+        """A new key and a certificate for these alternative names. With negative `days` it has expired."""
         key, request, certificate = (self._directory / f"{self._name}-{owner}.{kind}" for kind in ("key", "csr", "crt"))
         subject = ("-subj", f"/CN={owner}", "-addext", f"subjectAltName={names}")
         self._openssl("req", *_new_key(key), "-out", request, *subject)
         signer = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial")
-        self._openssl("x509", "-req", "-in", request, *signer, "-out", certificate, *_DAY, "-copy_extensions", "copy")
+        self._openssl("x509", "-req", "-in", request, *signer, "-out", certificate, *_valid(days))
         keystore = self._directory / f"{self._name}-{owner}.pem"
         keystore.touch(mode=0o600)
         keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
@@ -58,6 +58,10 @@ class Authority:
 
 
 _DAY = ("-days", "1")
+
+
+def _valid(days: int) -> tuple[str, ...]:
+    return ("-days", str(days), "-copy_extensions", "copy")
 
 
 def _new_key(path: Path) -> tuple[str | Path, ...]:

@@ -23,14 +23,15 @@ class OtherBrokers:
         """`image` has the addresses at which the brokers are registered now."""
         self.connections = PeerConnections(world.credentials.dial_broker)
         self._image = image
+        self._tls = world.credentials.kafka_tls
 
     def link_to(self, broker_id: BrokerId) -> LeaderLink | None:
         """Return the ways to the broker as a leader; None if it has none."""
         peer, registration = self._find(broker_id), self._image().broker(broker_id)
         if peer is None or registration is None:
             return None
-        kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
-        return ExchangeLink(peer, next(kafka, None), REPLICA_FETCH)
+        kafka = next((each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER)), None)
+        return ExchangeLink(peer, kafka, REPLICA_FETCH, None if kafka is None else self._tls.dialling(kafka.listener))
 
     async def ask(self, broker_id: BrokerId) -> None:
         """Return when the broker has answered a question about nothing. Raises LeaderLost."""

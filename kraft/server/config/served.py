@@ -11,19 +11,10 @@ from kraft.server.config.values import GRPC
 from kraft.tls.stores import ClientAuth, TlsSettings, TlsVersion
 
 
-class ListenerKind(StrEnum):
-    """The value is for messages."""
-
-    KAFKA = "listeners of Kafka's protocol"
-    GRPC = "the GRPC listener"
-
-
 class Layer(StrEnum):
     TLS = "TLS"
     SASL = "SASL"
 
-
-LAYERS_NOT_SERVED_YET: Final = frozenset({(ListenerKind.KAFKA, Layer.TLS)})
 
 MECHANISMS_NOT_SERVED_YET: Final = frozenset({SaslMechanism.OAUTHBEARER})
 
@@ -51,11 +42,7 @@ def _not_by_grpc(tls: TlsSettings) -> str | None:
 
 def not_served(name: str, security: ListenerSecurity) -> str | None:
     """Return what of it the listener of that name, which is for clients, cannot do; None if it can do all."""
-    kind = ListenerKind.GRPC if name == GRPC else ListenerKind.KAFKA
-    for layer, is_needed in ((Layer.TLS, security.protocol.has_tls), (Layer.SASL, security.protocol.has_sasl)):
-        if is_needed and (kind, layer) in LAYERS_NOT_SERVED_YET:
-            return f"{layer} on {kind} is not supported yet: map {name} to PLAINTEXT"
-    if kind is ListenerKind.GRPC and security.tls is not None and (reason := _not_by_grpc(security.tls)) is not None:
+    if name == GRPC and security.tls is not None and (reason := _not_by_grpc(security.tls)) is not None:
         return reason
     if security.sasl is None:
         return None

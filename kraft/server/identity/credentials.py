@@ -35,6 +35,7 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.identity import machine_secret
 from kraft.server.identity.certificate_principals import principal_of_certificate
+from kraft.server.identity.kafka_tls import KafkaTls
 from kraft.server.identity.machine_secret import NoPlaceForSecret
 from kraft.tls.store_files import StoreError
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
@@ -74,6 +75,7 @@ class NodeCredentials:
         self._config = config
         self._cluster_id = cluster_id
         self._secrets = _secrets_of(config, cluster_id)
+        self.kafka_tls = KafkaTls(config)
         self._tls: TlsFiles | None = None
         tls = config.security_of(CONTROLLER).tls
         if tls is not None:

@@ -172,7 +172,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = transport
         self._writer = ResponseWriter(transport)
         name = transport.get_extra_info("peername")
-        self.address, self.peer = address_of(name), _peer(name)
+        self.address, self.peer = address_of(name), peer_of(name)
         self._requests = self._make_requests(self.peer)
         self._requests.when_pipelined(self._take_frames_soon)
         self.is_stranger = not self._requests.is_trusted
@@ -490,7 +490,7 @@ def _nothing() -> None:
     """Nobody is there whose requests could go on."""
 
 
-def _peer(name: object) -> str:
+def peer_of(name: object) -> str:
     """Format the other end for messages: `10.0.0.7:51000`, `[::1]:51000`."""
     match name:
         case (str(host), int(port), *_):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -12,14 +13,17 @@ from msgspec import Struct
 from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.kafka_listener.acceptor import Acceptor
-from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests
+from kraft.server.kafka_listener.acceptor import Acceptor, address_of
+from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests, peer_of
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits, ConnectionCounts
 from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.loop.periods import period_end
+from kraft.tls.contexts import ServerContext
+from kraft.tls.handshakes import Handshakes, ServerHandshake, TlsPeer
+from kraft.tls.session import TlsBuffers
 
 log = structlog.get_logger()
 
@@ -48,10 +52,25 @@ class ListenerLimits(Struct, frozen=True, kw_only=True):
     """`sasl.server.max.receive.size`"""
 
 
+class TlsAnswering(Struct, frozen=True):
+    """Answers at an address with TLS."""
+
+    context: Callable[[], ServerContext]
+    after_handshake: Callable[[TlsPeer], MakeRequests]
+    """Takes what both ends have shown. Raises ClientRefused."""
+
+
 class KafkaListener:
     """Listener at any number of addresses. The limits hold for all their connections together."""
 
-    def __init__(self, limits: ListenerLimits, refusals: RefusalLog, memory: ListenerMemory) -> None:
+    def __init__(
+        self,
+        limits: ListenerLimits,
+        refusals: RefusalLog,
+        memory: ListenerMemory,
+        tls_buffers: TlsBuffers | None = None,
+    ) -> None:
+        """`tls_buffers` are those of this event loop. None: the listener has its own."""
         self._limits = limits
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -65,6 +84,12 @@ class KafkaListener:
         self._counts = ConnectionCounts(limits.counts)
         self._rates = AddressRates()
         self._rate = allowance(limits.creation_rate_max)
+        self._handshakes = Handshakes(
+            tls_buffers or TlsBuffers(),
+            lambda name, reason: refusals.log(peer_of(name), reason),
+            self._handshake_opened,
+            self._handshake_left,
+        )
         self._connections: set[KafkaConnection] = set()
         self._strangers: dict[KafkaConnection, None] = {}
         """Those that have not logged in, the oldest first."""
@@ -80,7 +105,7 @@ class KafkaListener:
         self,
         host: str,
         port: int,
-        make_requests: MakeRequests,
+        answering: MakeRequests | TlsAnswering,
         *,
         asks_for_login: bool = False,
         creation_rate_max: int | None = None,
@@ -90,11 +115,17 @@ class KafkaListener:
         Raises OSError if the address cannot be bound.
         """
 
-        def connect() -> KafkaConnection:
+        def connection(make_requests: MakeRequests) -> KafkaConnection:
             return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
 
+        def connect() -> asyncio.BufferedProtocol:
+            if not isinstance(answering, TlsAnswering):
+                return connection(answering)
+            after_handshake = answering.after_handshake
+            return ServerHandshake(self._handshakes, answering.context, lambda peer: connection(after_handshake(peer)))
+
         def admit(address: str) -> bool:
-            return self._admit(address, asks_for_login)
+            return self._admit(address, are_strangers=asks_for_login or isinstance(answering, TlsAnswering))
 
         server = await asyncio.get_running_loop().create_server(connect, host or None, port, start_serving=False)
         self._servers.append(server)
@@ -122,6 +153,7 @@ class KafkaListener:
         self._acceptors.clear()
         for server in self._servers:
             server.close()
+        self._handshakes.abort()
         for connection in list(self._connections):
             connection.drain()
         with suppress(TimeoutError):
@@ -139,9 +171,9 @@ class KafkaListener:
     def _make_buffer(self, granted: Callback) -> ReceiveBuffer:
         return ReceiveBuffer(self._scratch, self._within, granted)
 
-    def _admit(self, address: str, asks_for_login: bool) -> bool:
-        objection = self._counts.objection(address, is_stranger=asks_for_login)
-        if objection is None and asks_for_login and not self._rates.take(address, asyncio.get_running_loop().time()):
+    def _admit(self, address: str, *, are_strangers: bool) -> bool:
+        objection = self._counts.objection(address, is_stranger=are_strangers)
+        if objection is None and are_strangers and not self._rates.take(address, asyncio.get_running_loop().time()):
             objection = f"{address} opens connections too fast"
         if objection is not None:
             self._refusals.log(f"{address}:0", objection)
@@ -152,6 +184,7 @@ class KafkaListener:
             await period_end(CHECK_PERIOD_S)
             for connection in list(self._connections):
                 connection.check()
+            self._handshakes.check()
             large = self._memory.large
             if self._memory.receive.take_held_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
                 self._return_memory_soon()
@@ -176,14 +209,31 @@ class KafkaListener:
         if connection.is_stranger:
             self._strangers[connection] = None
             connection.receive_within(self._strangers_within)
-            if self._counts.has_too_many_strangers:
-                oldest = next(iter(self._strangers))
-                del self._strangers[oldest]
-                oldest.cut_off("others that had not logged in either took its place")
+            self._make_room_for_strangers()
         if self._is_stopping:
             # It was accepted just before the servers closed.
             connection.drain()
         return objection
+
+    def _make_room_for_strangers(self) -> None:
+        if not self._counts.has_too_many_strangers:
+            return
+        if len(self._handshakes) > len(self._strangers):
+            self._handshakes.refuse_oldest("others took its place before its TLS handshake was complete")
+        else:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.cut_off("others that had not logged in either took its place")
+
+    def _handshake_opened(self, name: object) -> str | None:
+        address = address_of(name)
+        objection = self._counts.objection(address, is_stranger=True)
+        self._counts.opened(address, is_stranger=True)
+        self._make_room_for_strangers()
+        return objection
+
+    def _handshake_left(self, name: object) -> None:
+        self._counts.closed(address_of(name), is_stranger=True)
 
     def logged_in(self, connection: KafkaConnection) -> str | None:
         self._strangers.pop(connection, None)

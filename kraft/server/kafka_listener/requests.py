@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
-from kraft.model.principal import ANONYMOUS
+from kraft.model.principal import ANONYMOUS, Principal
 from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
@@ -76,8 +76,11 @@ Raises CloseConnection."""
 class NodeConnections(Protocol):
     """Admits nodes of this cluster on connections of the listener."""
 
-    def admit(self, version: int, frame: memoryview, peer: str) -> TakeOver:
-        """Return what serves the connection. Raises Unintroduced, and ValueError for bytes that introduce nobody."""
+    def admit(self, version: int, frame: memoryview, peer: str, certificate: bytes | None = None) -> TakeOver:
+        """Return what serves the connection. `certificate`: what this node showed the other, with TLS.
+
+        Raises Unintroduced, and ValueError for bytes that introduce nobody.
+        """
 
 
 class KafkaRequests:
@@ -91,10 +94,12 @@ class KafkaRequests:
         elements_max: int = ELEMENTS_MAX,
         nodes: NodeConnections | None = None,
         listener: str = "",
+        principal: Principal = ANONYMOUS,
+        certificate: bytes | None = None,
     ) -> None:
         """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none.
 
-        `listener` is the name of the listener.
+        `listener` is the name of the listener, `certificate` what this node showed the client, with TLS.
         """
         self._apis = apis
         self._peer = peer
@@ -102,7 +107,8 @@ class KafkaRequests:
         self._elements_max = elements_max
         self._nodes = nodes
         self._listener = listener
-        self.principal = ANONYMOUS
+        self._certificate = certificate
+        self.principal = principal
         """Who sends the requests."""
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
@@ -125,7 +131,7 @@ class KafkaRequests:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
             if api is None and header.api_key == HELLO_KEY and self._nodes is not None:
-                return _introduced(self._nodes, header, frame, self._peer)
+                return _introduced(self._nodes, header, frame, self._peer, self._certificate)
             if api is None:
                 raise CloseConnection(f"{api_name(header.api_key)} is not supported")
             if not is_served(header.api_key, header.api_version):
@@ -164,10 +170,12 @@ class KafkaRequests:
         return encode_response(response, 0, header.correlation_id)
 
 
-def _introduced(nodes: NodeConnections, header: RequestHeader, frame: memoryview, peer: str) -> ResponseBytes:
+def _introduced(
+    nodes: NodeConnections, header: RequestHeader, frame: memoryview, peer: str, certificate: bytes | None
+) -> ResponseBytes:
     """Raise TakenOver, or return the refusal of a node."""
     try:
-        serve = nodes.admit(header.api_version, frame, peer)
+        serve = nodes.admit(header.api_version, frame, peer, certificate)
     except Unintroduced as refused:
         reason = refusing(str(refused))
         return [len(reason).to_bytes(SIZE_BYTES, "big") + reason]

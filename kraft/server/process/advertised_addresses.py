@@ -16,7 +16,9 @@ from kraft.rpc.peers import Dial, Unreachable, dial_openly
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import Listener
-from kraft.server.process.kafka_dialling import cluster_at, versions_at
+from kraft.server.identity.kafka_tls import KafkaTls
+from kraft.server.process.kafka_dialling import certificate_at, cluster_at, versions_at
+from kraft.tls.stores import ClientAuth
 
 ATTEMPT_TIMEOUT_S: Final = 1.0
 """Longest time to resolve the name and get a response; on one machine it takes a few milliseconds."""
@@ -47,16 +49,23 @@ async def check_advertised(config: NodeConfig, own: Identity, dial_as_node: Dial
         )
 
 
-async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str) -> None:
+async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str, tls: KafkaTls) -> None:
     """Check a listener of Kafka's protocol, which must already listen. Its response names only the cluster, and nothing
     where clients have to log in: nobody learns there before who answers.
 
     Raises NotFoundThere.
     """
-    if config.security_of(name).sasl is not None:
-        await _find(config, name, lambda listener: versions_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
+    security, context = config.security_of(name), tls.asking(name)
+    if security.tls is not None and security.tls.client_auth is ClientAuth.REQUIRED:
+        # It may not accept this node as a client, but shows it its certificate.
+        shown = await _find(config, name, lambda at: certificate_at(at.host, at.port, ATTEMPT_TIMEOUT_S, context))
+        if shown is not None and shown != tls.shown_at(name).current().certificate:
+            raise _error(config, name, "where somebody with another certificate answers")
         return
-    found = await _find(config, name, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
+    if security.sasl is not None:
+        await _find(config, name, lambda at: versions_at(at.host, at.port, ATTEMPT_TIMEOUT_S, context))
+        return
+    found = await _find(config, name, lambda at: cluster_at(at.host, at.port, ATTEMPT_TIMEOUT_S, context))
     if found is not None and found != cluster_id:
         raise _error(config, name, f"where cluster {found[:64]!r} answers instead of this one")
 

@@ -6,18 +6,23 @@ import asyncio
 from socket import SOCK_STREAM
 
 from kraft.model.config_types import INT32_MAX
+from kraft.model.principal import ANONYMOUS, Principal
 from kraft.sasl.login import LoginRules
 from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.identity.kafka_tls import KafkaTls
 from kraft.server.kafka_listener.acceptor import address_of
 from kraft.server.kafka_listener.connection import ConnectionLimits, MakeRequests
 from kraft.server.kafka_listener.connection_counts import count_limits
-from kraft.server.kafka_listener.listener import ListenerLimits
+from kraft.server.kafka_listener.listener import ListenerLimits, TlsAnswering
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests, NodeConnections
 from kraft.server.loop.unread_responses import UnreadResponses
+from kraft.tls.distinguished_names import UnreadableCertificate, owner_of
+from kraft.tls.handshakes import ClientRefused, TlsPeer
+from kraft.tls.principal_rules import NoPrincipal, PrincipalRules
 
 
 async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
@@ -26,14 +31,16 @@ async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
     Raises ConfigError for a host in `max.connections.per.ip.overrides` that has no address.
     """
     network, connections = config.network, config.connections
-    logins = [each for each in (config.security_of(listener.name).sasl for listener in config.kafka_listeners) if each]
+    securities = [config.security_of(listener.name) for listener in config.kafka_listeners]
+    logins = [each.sasl for each in securities if each.sasl is not None]
+    have_strangers = bool(logins) or any(each.tls is not None for each in securities)
     overrides = {
         address: count for host, count in connections.per_host_overrides for address in await _addresses(config, host)
     }
     return ListenerLimits(
         frame_bytes_max=network.request_bytes_max,
         counts=count_limits(
-            files, network.connections_max, connections.per_host_max, overrides, asks_for_login=bool(logins)
+            files, network.connections_max, connections.per_host_max, overrides, asks_for_login=have_strangers
         ),
         connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
         stranger_frame_bytes_max=max((each.receive_bytes_max for each in logins), default=STRANGERS_FRAME_BYTES_MAX),
@@ -52,20 +59,47 @@ async def _addresses(config: NodeConfig, host: str) -> set[str]:
 
 
 class KafkaAnswering:
-    def __init__(self, config: NodeConfig, apis: BrokerApis, unread: UnreadResponses, nodes: NodeConnections) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        tls: KafkaTls,
+        apis: BrokerApis,
+        unread: UnreadResponses,
+        nodes: NodeConnections,
+    ) -> None:
         self._config = config
+        self._tls = tls
         self._apis = apis
         self._unread = unread
         self._nodes = nodes
 
-    def at(self, listener: str) -> MakeRequests:
-        """Return what makes the answering end of a connection at that listener, from the other end's address."""
+    def at(self, listener: str) -> MakeRequests | TlsAnswering:
+        """Return what makes the answering end of a connection at that listener."""
+        security = self._config.security_of(listener)
+        if security.tls is None:
+            return self._requests(listener, ANONYMOUS, None)
+        rules = None if security.sasl is not None else self._tls.rules_of(listener)
+
+        def after_handshake(shown: TlsPeer) -> MakeRequests:
+            return self._requests(listener, principal_of(rules, shown.certificate), shown.own_certificate)
+
+        return TlsAnswering(self._tls.shown_at(listener).current, after_handshake)
+
+    def _requests(self, listener: str, principal: Principal, certificate: bytes | None) -> MakeRequests:
+        """Return what makes it from the other end's address. `certificate`: what this node has shown, with TLS."""
         apis = self._apis.kafka_apis(listener)
         elements_max = self._config.network.request_bytes_max // ELEMENT_BYTES
 
         def answering(peer: str) -> KafkaRequests:
             return KafkaRequests(
-                apis, peer, self._unread, elements_max=elements_max, nodes=self._nodes, listener=listener
+                apis,
+                peer,
+                self._unread,
+                elements_max=elements_max,
+                nodes=self._nodes,
+                listener=listener,
+                principal=principal,
+                certificate=certificate,
             )
 
         sasl = self._config.security_of(listener).sasl
@@ -78,3 +112,13 @@ class KafkaAnswering:
             return LoginRequests(authenticator, rules, answering(peer), apis, peer.rpartition(":")[0])
 
         return after_login
+
+
+def principal_of(rules: PrincipalRules | None, certificate: bytes | None) -> Principal:
+    """Return whom a certificate stands for. `rules`: None if clients log in later. Raises ClientRefused."""
+    if rules is None or certificate is None:
+        return ANONYMOUS
+    try:
+        return Principal(rules.name(owner_of(certificate)))
+    except (NoPrincipal, UnreadableCertificate) as error:
+        raise ClientRefused(str(error)) from None

@@ -5,10 +5,12 @@ spoken there.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Final, TypeVar
 
 from kraft.model.callbacks import AsyncCall
 from kraft.rpc.peers import Unreachable
+from kraft.tls.failures import failure
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, decode_response, encode_request
@@ -29,24 +31,39 @@ _CORRELATION_ID: Final = 1
 M = TypeVar("M", bound=Message)
 Found = TypeVar("Found")
 
+At = tuple[str, int, ssl.SSLContext | None]
+"""Host, port, and how to begin TLS there."""
 
-async def cluster_at(host: str, port: int, timeout_s: float) -> str:
+
+async def cluster_at(host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
     """Return the cluster id. Raises Unreachable, also for a response in another protocol."""
 
     async def ask() -> str:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        return (await _answer(host, port, request, METADATA_VERSION, MetadataResponse)).cluster_id or ""
+        return (await _answer((host, port, tls), request, METADATA_VERSION, MetadataResponse)).cluster_id or ""
 
     return await _within(timeout_s, f"{host}:{port}", ask)
 
 
-async def versions_at(host: str, port: int, timeout_s: float) -> None:
+async def versions_at(host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
     """Ask for the versions of the APIs, which is all that is answered before login. Raises Unreachable as above."""
 
     async def ask() -> None:
-        await _answer(host, port, ApiVersionsRequest(), VERSIONS_VERSION, ApiVersionsResponse)
+        await _answer((host, port, tls), ApiVersionsRequest(), VERSIONS_VERSION, ApiVersionsResponse)
 
     await _within(timeout_s, f"{host}:{port}", ask)
+
+
+async def certificate_at(host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None) -> bytes | None:
+    """Return the certificate that is shown, in DER, also if that of this node is not accepted. Raises Unreachable."""
+
+    async def ask() -> bytes | None:
+        _, writer = await asyncio.open_connection(host, port, ssl=tls)
+        found: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.transport.abort()
+        return found
+
+    return await _within(timeout_s, f"{host}:{port}", ask)
 
 
 async def _within(timeout_s: float, address: str, ask: AsyncCall[Found]) -> Found:
@@ -57,14 +74,17 @@ async def _within(timeout_s: float, address: str, ask: AsyncCall[Found]) -> Foun
         raise Unreachable(address, "no answer within the time allowed") from None
     except ConnectionRefusedError:
         raise Unreachable(address, "connection refused") from None
+    except ssl.SSLError as error:
+        raise Unreachable(address, failure(error)) from error
     except OSError as error:
         raise Unreachable(address, error.strerror or str(error)) from error
     except (asyncio.IncompleteReadError, ProtocolError) as error:
         raise Unreachable(address, "the answer is not in Kafka's protocol") from error
 
 
-async def _answer(host: str, port: int, request: Message, version: int, response: type[M]) -> M:
-    reader, writer = await asyncio.open_connection(host, port)
+async def _answer(at: At, request: Message, version: int, response: type[M]) -> M:
+    host, port, tls = at
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         writer.writelines(encode_request(request, version, _CORRELATION_ID, "kraft"))
         size = int.from_bytes(await reader.readexactly(SIZE_BYTES), "big")

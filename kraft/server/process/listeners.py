@@ -130,9 +130,10 @@ class Listeners:
     async def _listen_to_kafka(self, listeners: Sequence[Listener], apis: BrokerApis) -> None:
         config = self._config
         memory = ListenerMemory(config.network.request_bytes_max)
-        self._kafka = KafkaListener(await kafka_limits(config, self._shares.kafka), self._credentials.refusals, memory)
-        self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], self._credentials.refusals)
-        answering = KafkaAnswering(config, apis, memory.unread, self._node_connections)
+        tls, refusals = self._credentials.kafka_tls, self._credentials.refusals
+        self._kafka = KafkaListener(await kafka_limits(config, self._shares.kafka), refusals, memory, tls.buffers)
+        self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], refusals)
+        answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections)
         for listener in listeners:
             await self._kafka.listen(
                 listener.host,
@@ -143,13 +144,14 @@ class Listeners:
             )
             log.info("listener started", listener=str(listener))
         for listener in listeners:
-            await check_advertised_to_kafka(self._config, listener.name, self._cluster_id)
+            await check_advertised_to_kafka(self._config, listener.name, self._cluster_id, tls)
 
     async def watch(self) -> None:
         """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
         refusals, ended_peers = self._credentials.refusals, self._ended_peers
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch_connections(self._watched, refusals, self._look_now, ended_peers))
+            tasks.create_task(self._credentials.kafka_tls.watch())
             tasks.create_task(watch_foreign_clients(self._remedies(), refusals, ended_peers))
 
     def _remedies(self) -> dict[int, str]:

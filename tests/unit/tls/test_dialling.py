@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraft.tls.contexts import client_context, introducing_context, server_context
-from kraft.tls.dialling import TlsFailed, connect_with_tls
+from kraft.tls.dialling import TlsDialling, TlsFailed, connect_with_tls
 from kraft.tls.handshakes import ServerHandshake
 from kraft.tls.session import TlsBuffers
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
@@ -33,6 +33,10 @@ async def _listening(served: list[Received]) -> asyncio.Server:
     return await loop.create_server(lambda: ServerHandshake(listener.handshakes, context, accept), "localhost", 0)
 
 
+def _with(context: ssl.SSLContext) -> TlsDialling:
+    return TlsDialling(context, TlsBuffers())
+
+
 def _port(server: asyncio.Server) -> int:
     port: int = server.sockets[0].getsockname()[1]
     return port
@@ -48,9 +52,7 @@ async def test_megabytes_go_both_ways() -> None:
     served: list[Received] = []
     data = bytes(range(256)) * 32_768
     async with await _listening(served) as server:
-        transport, own = await connect_with_tls(
-            Received, "localhost", _port(server), client_context(settings()), TlsBuffers()
-        )
+        transport, own = await connect_with_tls(Received, "localhost", _port(server), _with(client_context(settings())))
         transport.write(data)
         await _until(lambda: bool(served) and len(served[0].data) == len(data))
         served[0].transport.write(data)
@@ -64,7 +66,7 @@ async def test_megabytes_go_both_ways() -> None:
 async def test_a_listener_that_is_not_trusted_is_not_connected_to() -> None:
     async with await _listening([]) as server:
         with pytest.raises(TlsFailed, match="its certificate is not accepted"):
-            await connect_with_tls(Received, "localhost", _port(server), client_context(TlsSettings()), TlsBuffers())
+            await connect_with_tls(Received, "localhost", _port(server), _with(client_context(TlsSettings())))
 
 
 async def test_a_certificate_for_another_host_is_not_accepted(tmp_path: Path) -> None:
@@ -75,7 +77,7 @@ async def test_a_certificate_for_another_host_is_not_accepted(tmp_path: Path) ->
     make = lambda: ServerHandshake(listener.handshakes, lambda: shown, lambda _: Received())  # noqa: E731
     async with await loop.create_server(make, "localhost", 0) as server:
         with pytest.raises(TlsFailed, match="Hostname mismatch"):
-            await connect_with_tls(Received, "localhost", _port(server), client_context(wanted), TlsBuffers())
+            await connect_with_tls(Received, "localhost", _port(server), _with(client_context(wanted)))
 
 
 class _Refusing(asyncio.Protocol):
@@ -90,13 +92,13 @@ async def test_what_speaks_no_tls_is_not_connected_to() -> None:
     loop = asyncio.get_running_loop()
     async with await loop.create_server(_Refusing, "localhost", 0) as server:
         with pytest.raises(TlsFailed, match="no TLS record"):
-            await connect_with_tls(Received, "localhost", _port(server), introducing_context(settings()), TlsBuffers())
+            await connect_with_tls(Received, "localhost", _port(server), _with(introducing_context(settings())))
 
 
 async def test_a_node_accepts_any_certificate_and_sees_which() -> None:
     async with await _listening([]) as server:
         transport, _ = await connect_with_tls(
-            Received, "localhost", _port(server), introducing_context(settings()), TlsBuffers()
+            Received, "localhost", _port(server), _with(introducing_context(settings()))
         )
         assert transport.get_extra_info("peer_certificate") == context().certificate
         assert isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject)

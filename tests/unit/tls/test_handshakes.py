@@ -163,7 +163,10 @@ async def test_too_many_connections_are_refused() -> None:
     assert tcp.is_aborted
     assert "too many connections" in listener.reasons[0]
     await turns()
-    assert len(listener.handshakes) == 1
+    assert len(listener.handshakes) == len(listener.open_names) == 1
+    listener.handshakes.refuse_oldest("others took its place")
+    assert listener.reasons[1:] == ["others took its place"]
+    assert not listener.open_names
 
 
 async def test_a_handshake_that_takes_too_long_is_ended() -> None:

@@ -167,11 +167,18 @@ class Listener:
 
     def __post_init__(self) -> None:
         self.buffers = TlsBuffers()
+        self.open_names: list[object] = []
+        """Of the clients that count as being in their handshakes."""
         self.handshakes = Handshakes(
             self.buffers,
             lambda peer, reason: self.refusals.append((peer, reason)),
-            lambda count: count <= self.connections_max,
+            self._count,
+            self.open_names.remove,
         )
+
+    def _count(self, name: object) -> str | None:
+        self.open_names.append(name)
+        return "too many connections" if len(self.open_names) > self.connections_max else None
 
     @property
     def reasons(self) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from kraft.sasl.mechanisms import SaslMechanism
-from kraft.server.config import served
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.exposure import allowed_by_environment, check_passwords, check_strangers, exposure_warnings
 from kraft.server.config.listener_security import ListenerSecurity, SaslSettings
@@ -205,7 +204,6 @@ SASL_LISTENER = (
 def test_a_file_with_plain_in_clear_text_is_refused(
     refused: Refuse, load_text: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "LAYERS_NOT_SERVED_YET", frozenset())
     said = refused(COMBINED + SASL_LISTENER)
     assert "SASL_PLAINTEXT://here.example:9092 is open to other machines, and PLAIN and OAUTHBEARER send" in said
     assert "listener.security.protocol.map=SASL_PLAINTEXT:SASL_SSL, or" in said

@@ -36,7 +36,6 @@ JWKS = "sasl.oauthbearer.jwks.endpoint.url=https://auth.example/keys\n"
 
 @pytest.fixture(autouse=True)
 def _all_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "LAYERS_NOT_SERVED_YET", frozenset())
     monkeypatch.setattr(served, "MECHANISMS_NOT_SERVED_YET", frozenset())
     monkeypatch.setattr(served, "ARE_USERS_OF_FILES_IMPORTED", True)
 

@@ -98,7 +98,7 @@ class Client:
 class Nodes:
     """Every node is one of the cluster."""
 
-    def admit(self, version: int, frame: memoryview, peer: str) -> Any:
+    def admit(self, version: int, frame: memoryview, peer: str, certificate: bytes | None = None) -> Any:
         return "what serves it"
 
 

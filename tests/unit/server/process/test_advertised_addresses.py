@@ -15,6 +15,7 @@ from kraft.rpc.peers import Unreachable, dial_openly
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC
+from kraft.server.identity.kafka_tls import KafkaTls
 from kraft.server.process import advertised_addresses
 from kraft.server.process.advertised_addresses import NotFoundThere, check_advertised, check_advertised_to_kafka
 from kraft.server.process.kafka_dialling import METADATA_VERSION
@@ -164,6 +165,10 @@ def metadata_of(cluster_id: str) -> bytes:
     return b"".join(bytes(part) for part in encode_response(response, METADATA_VERSION, 1))
 
 
+async def check_plaintext(node: NodeConfig) -> None:
+    await check_advertised_to_kafka(node, "PLAINTEXT", OWN.cluster_id, KafkaTls(node))
+
+
 def with_kafka(directory: Path, address: str) -> NodeConfig:
     return config(
         directory,
@@ -185,7 +190,7 @@ def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: by
     async def scenario() -> str | None:
         async with kafka_answering(answer) as address:
             try:
-                await check_advertised_to_kafka(with_kafka(tmp_path, address), "PLAINTEXT", OWN.cluster_id)
+                await check_plaintext(with_kafka(tmp_path, address))
             except NotFoundThere as refused:
                 return str(refused)
         return None
@@ -201,8 +206,8 @@ def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: by
 def test_an_address_that_takes_kafkas_clients_and_never_answers_is_refused(tmp_path: Path, silent_port: int) -> None:
     node = with_kafka(tmp_path, f"127.0.0.1:{silent_port}")
     with pytest.raises(NotFoundThere, match="no answer within the time allowed"):
-        asyncio.run(check_advertised_to_kafka(node, "PLAINTEXT", OWN.cluster_id))
+        asyncio.run(check_plaintext(node))
 
 
 def test_a_node_without_kafkas_protocol_checks_none(tmp_path: Path) -> None:
-    asyncio.run(check_advertised_to_kafka(advertising(tmp_path, "127.0.0.1:1"), "PLAINTEXT", OWN.cluster_id))
+    asyncio.run(check_plaintext(advertising(tmp_path, "127.0.0.1:1")))
