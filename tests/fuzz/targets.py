@@ -64,6 +64,7 @@ from tests.fuzz.replica_frames import (
     replica_fetch_response,
     replica_fetch_responses,
 )
+from tests.fuzz.tls_bytes import tls_bytes, tls_conversations
 from tests.fuzz.transaction_records import transaction_record, transaction_records
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
@@ -121,6 +122,7 @@ def targets() -> dict[str, Target]:
         Target(name="node-connection", run=node_connection, make_seeds=node_connections),
         Target(name="replica-fetch-request", run=replica_fetch_request, make_seeds=replica_fetch_requests),
         Target(name="replica-fetch-response", run=replica_fetch_response, make_seeds=replica_fetch_responses),
+        Target(name="tls-bytes", run=tls_bytes, make_seeds=tls_conversations),
         Target(name="wire-request", run=read_request, make_seeds=request_frames),
         Target(name="wire-response", run=read_response, make_seeds=responses),
     ]

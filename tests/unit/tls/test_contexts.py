@@ -11,7 +11,7 @@ from kraft.tls.contexts import client_context, introducing_context, server_conte
 from kraft.tls.store_files import StoreError
 from kraft.tls.stores import ClientAuth, KeyStoreFile, TlsVersion, TrustStoreText
 from tests.support.certificates import Authority
-from tests.unit.tls.wire import settings, stores
+from tests.support.tls_wire import settings, stores
 
 
 def test_a_listener_has_tls_1_2_and_1_3_and_nothing_that_undoes_them() -> None:

@@ -15,7 +15,7 @@ from kraft.tls.handshakes import ServerHandshake
 from kraft.tls.session import TlsBuffers
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
 from tests.support.certificates import Authority
-from tests.unit.tls.wire import Listener, Received, context, settings
+from tests.support.tls_wire import Listener, Received, context, settings
 
 pytestmark = pytest.mark.real_time
 

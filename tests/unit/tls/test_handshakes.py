@@ -21,7 +21,7 @@ from kraft.tls.handshakes import (
 from kraft.tls.stores import ClientAuth
 from kraft.tls.transport import TlsTransport
 from tests.support.certificates import Authority, Stores
-from tests.unit.tls.wire import (
+from tests.support.tls_wire import (
     Client,
     Listener,
     Received,

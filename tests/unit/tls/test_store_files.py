@@ -13,7 +13,7 @@ from kraft.model.password import Password
 from kraft.tls.store_files import KeyMaterial, StoreError, read_key_store, read_trust_store
 from kraft.tls.stores import KeyStoreFile, KeyStoreText, StoreType, TrustStoreFile, TrustStoreText
 from tests.support.certificates import Stores
-from tests.unit.tls.wire import stores
+from tests.support.tls_wire import stores
 
 PASSWORD = Password("store secret")
 

@@ -14,7 +14,7 @@ from kraft.tls.transport import (
     SENT_AT_ONCE_BYTES,
     UNSENT_HIGH_BYTES,
 )
-from tests.unit.tls.wire import Listener, Received, arrive, client_context, connected, turns
+from tests.support.tls_wire import Listener, Received, arrive, client_context, connected, turns
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 

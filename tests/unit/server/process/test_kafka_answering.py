@@ -8,7 +8,7 @@ from kraft.model.principal import ANONYMOUS, Principal
 from kraft.server.process.kafka_answering import principal_of
 from kraft.tls.handshakes import ClientRefused
 from kraft.tls.principal_rules import PrincipalRules
-from tests.unit.tls.wire import context
+from tests.support.tls_wire import context
 
 
 @pytest.fixture
