@@ -83,7 +83,9 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._refusals = refusals
         self._listener = listener
         self._clients = clients
-        self._login_bytes_max = login_bytes_max
+        self.login_bytes_max = login_bytes_max
+        """Largest message of a client before it has logged in; None where it need not."""
+
         self._principal_of = principal_of
         self._verifies_all_nodes = clients is not None or principal_of is not None
         """Whether nodes that introduce themselves are verified also where they need not."""
@@ -189,7 +191,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         read here, because gRPC would wait for it without end.
         """
         is_login = method == LOGIN_METHOD
-        decode = _within(self._login_bytes_max if is_login else self._message_bytes_max, handler.request_deserializer)
+        decode = _within(self.login_bytes_max if is_login else self._message_bytes_max, handler.request_deserializer)
         is_public = method in _BEFORE_ADMISSION
         is_guarded = not is_public and self._is_guarded(method)
 

@@ -30,6 +30,9 @@ MESSAGES_MAX: Final = 4
 CONNECTION_MESSAGES_MAX: Final = 2
 """The same for one connection."""
 
+LOGINS_MAX: Final = 32
+"""All strangers together may hold as much unfinished as this many of the largest messages of a login."""
+
 STRANGER_S_MAX: Final = 1.0
 """In a crowd, a connection that has completed no message, or proved nothing where that is required, ends after this."""
 
@@ -84,9 +87,9 @@ class _JudgedConnection:
     """Bytes that were unfinished at the last two looks."""
 
     has_progress: bool = True
+    is_stranger: bool = False
 
-    def update(self, sample: Sample, message_bytes_max: int, now_s: float) -> None:
-        share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
+    def update(self, sample: Sample, share_bytes: int, message_bytes_max: int, now_s: float) -> None:
         received = sample.received_bytes - self.received_bytes
         explained = sample.explained_bytes - self.explained_bytes
         # An allowance that was not needed is not saved up.
@@ -105,17 +108,21 @@ class _JudgedConnection:
             self.fitting_s = now_s
         self.received_bytes, self.explained_bytes = sample.received_bytes, sample.explained_bytes
         self.messages, self.unfinished_bytes = sample.messages, unfinished
+        self.is_stranger = sample.is_stranger
 
 
 class ConnectionRules:
     """State of one listener's connections, by peer."""
 
-    def __init__(self, *, connections_max: int, message_bytes_max: int) -> None:
+    def __init__(self, *, connections_max: int, message_bytes_max: int, login_bytes_max: int | None = None) -> None:
+        """Where clients have to log in, a stranger's message has at most `login_bytes_max`."""
         self._crowd = connections_max // 2
         self._nearly_all = connections_max - connections_max // 4
         self._message_bytes_max = message_bytes_max
         self._bytes_max = MESSAGES_MAX * message_bytes_max
         self._share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
+        self._stranger_share_bytes = CONNECTION_MESSAGES_MAX * (login_bytes_max or message_bytes_max)
+        self._strangers_bytes_max = None if login_bytes_max is None else LOGINS_MAX * login_bytes_max
         self._connections: dict[str, _JudgedConnection] = {}
         self.looks_again_soon = False
         """True while there is something that the next look may have to end."""
@@ -129,16 +136,28 @@ class ConnectionRules:
         before, self._connections = self._connections, {}
         for sample in samples:
             connection = before.get(sample.peer) or _JudgedConnection(since_s=now_s, progress_s=now_s, fitting_s=now_s)
-            connection.update(sample, self._message_bytes_max, now_s)
+            share_bytes = self._stranger_share_bytes if sample.is_stranger else self._share_bytes
+            connection.update(sample, share_bytes, self._message_bytes_max, now_s)
             self._connections[sample.peer] = connection
         is_crowd = len(samples) > self._crowd
         has_strangers = any(each.is_stranger for each in samples)
-        self.looks_again_soon = (is_crowd and has_strangers) or self.unfinished_bytes > self._share_bytes
+        self.looks_again_soon = (
+            (is_crowd and has_strangers)
+            or self.unfinished_bytes > self._share_bytes
+            or any(
+                each.is_stranger and each.unfinished_bytes > self._stranger_share_bytes
+                for each in self._connections.values()
+            )
+        )
         ended = {each.peer: Ended(each.peer, FLOODED) for each in samples if each.is_flooding}
         ended.update((each.peer, each) for each in self._too_slow(now_s))
         if is_crowd:
             strangers = [each.peer for each in samples if each.is_stranger]
             ended.update((each.peer, each) for each in self._in_the_way(strangers, now_s))
+        if self._strangers_bytes_max is not None:
+            ended.update(
+                (each.peer, each) for each in self._strangers_too_much(ended.keys(), self._strangers_bytes_max)
+            )
         ended.update((each.peer, each) for each in self._too_much(ended.keys()))
         return list(ended.values())
 
@@ -147,7 +166,8 @@ class ConnectionRules:
             if now_s - each.progress_s >= ARRIVAL_S_MAX:
                 yield Ended(peer, f"a request had not arrived completely after {ARRIVAL_S_MAX:g} s")
             elif now_s - each.fitting_s >= OVERFULL_S_MAX:
-                yield Ended(peer, f"its unfinished requests are larger than {self._share_bytes} bytes")
+                share_bytes = self._stranger_share_bytes if each.is_stranger else self._share_bytes
+                yield Ended(peer, f"its unfinished requests are larger than {share_bytes} bytes")
 
     def _in_the_way(self, strangers: Iterable[str], now_s: float) -> Iterable[Ended]:
         too_many = len(self._connections) - self._nearly_all
@@ -160,6 +180,17 @@ class ConnectionRules:
     def _silence(self, peer: str) -> tuple[bool, float]:
         connection = self._connections[peer]
         return connection.messages > 0, connection.since_s
+
+    def _strangers_too_much(self, ended: Iterable[str], bytes_max: int) -> Iterable[Ended]:
+        """Yield strangers until the rest of them keeps no more than allowed: those first that keep the most."""
+        gone = set(ended)
+        left = [(peer, each) for peer, each in self._connections.items() if peer not in gone and each.is_stranger]
+        kept = sum(each.kept_bytes for _, each in left)
+        for peer, each in sorted(left, key=lambda one: -one[1].kept_bytes):
+            if kept <= bytes_max:
+                return
+            kept -= each.kept_bytes
+            yield Ended(peer, "unfinished requests of clients that have not logged in fill their memory budget")
 
     def _too_much(self, ended: Iterable[str]) -> Iterable[Ended]:
         """Yield connections until the rest keeps no more than allowed: those first that completed no message.

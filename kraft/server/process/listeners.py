@@ -103,7 +103,9 @@ class Listeners:
                 port=listener.port,
                 received=gatekeeper.received,
                 rules=ConnectionRules(
-                    connections_max=connections_max, message_bytes_max=self._config.network.request_bytes_max
+                    connections_max=connections_max,
+                    message_bytes_max=self._config.network.request_bytes_max,
+                    login_bytes_max=gatekeeper.login_bytes_max,
                 ),
                 requires_proof=gatekeeper.requires_proof,
             )

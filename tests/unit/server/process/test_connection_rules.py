@@ -14,13 +14,14 @@ from kraft.server.process.connection_rules import (
 )
 
 MESSAGE = 1_000_000
+LOGIN = 20_000
 
 
 class Connections:
     """Connections of a listener with 10 places and messages of MESSAGE bytes, and the rules for them."""
 
-    def __init__(self) -> None:
-        self.rules = ConnectionRules(connections_max=10, message_bytes_max=MESSAGE)
+    def __init__(self, login_bytes_max: int | None = None) -> None:
+        self.rules = ConnectionRules(connections_max=10, message_bytes_max=MESSAGE, login_bytes_max=login_bytes_max)
         self.samples: dict[str, Sample] = {}
         self.now_s = 100.0
 
@@ -220,3 +221,33 @@ def test_a_crowd_without_strangers_is_not_looked_at_sooner(connections: Connecti
     connections.receive("stranger", stranger=True)
     connections.ended()
     assert connections.rules.looks_again_soon
+
+
+def test_where_clients_have_to_log_in_a_stranger_holds_no_more_than_a_login_is_long() -> None:
+    connections = Connections(login_bytes_max=LOGIN)
+    connections.receive("stranger", received=3 * LOGIN, stranger=True)
+    connections.receive("client", received=3 * LOGIN)
+    assert connections.ended() == {}
+    assert connections.rules.looks_again_soon
+    assert connections.ended(OVERFULL_S_MAX) == {
+        "stranger": f"its unfinished requests are larger than {2 * LOGIN} bytes"
+    }
+
+
+def test_strangers_have_a_budget_of_their_own_and_clients_keep_theirs() -> None:
+    connections = Connections(login_bytes_max=LOGIN)
+    for number in range(40):
+        connections.receive(f"stranger {number}", received=LOGIN + number, stranger=True)
+    connections.receive("client", received=MESSAGE)
+    connections.ended()
+    ended = connections.ended(0.1)
+    assert sorted(ended) == sorted(f"stranger {number}" for number in range(31, 40))
+    assert set(ended.values()) == {"unfinished requests of clients that have not logged in fill their memory budget"}
+
+
+def test_a_stranger_that_logs_in_may_hold_what_clients_may() -> None:
+    connections = Connections(login_bytes_max=LOGIN)
+    connections.receive("peer", received=3 * LOGIN, stranger=True)
+    connections.ended()
+    connections.receive("peer")
+    assert connections.ended(OVERFULL_S_MAX) == {}
