@@ -55,10 +55,10 @@ class Authenticator:
         failure_delay_ms: int,
         verifier: TokenVerifier | None = None,
     ) -> None:
-        """`users` returns those of the metadata that this node has applied. Without a `verifier`, no listener may
-        enable OAUTHBEARER.
+        """`users` returns those of the metadata that this node has applied: the same value until they change. Without a
+        `verifier`, no listener may enable OAUTHBEARER.
         """
-        self._users = users
+        self.users = users
         self._entropy = entropy
         self._clock = clock
         self._failure_delay_s = failure_delay_ms / 1_000
@@ -68,7 +68,7 @@ class Authenticator:
     def begin(self, rules: LoginRules) -> SaslLogin:
         """Return the login of a new connection."""
         assert self._verifier is not None or SaslMechanism.OAUTHBEARER not in rules.mechanisms, "nothing checks tokens"
-        return SaslLogin(rules, lambda user, mechanism: self._users().credential(user, mechanism), self._nonce)
+        return SaslLogin(rules, lambda user, mechanism: self.users().credential(user, mechanism), self._nonce)
 
     async def answer(self, login: SaslLogin, message: bytes, address: str) -> Challenge | LoggedIn:
         """Return the answer to a client's message of the mechanism. `address` is the client's, without the port.
@@ -92,7 +92,7 @@ class Authenticator:
 
         As in Kafka, one whose user has another password goes on until the client has to log in again.
         """
-        if session.mechanism is SaslMechanism.OAUTHBEARER or session.principal.name in self._users().by_name:
+        if session.mechanism is SaslMechanism.OAUTHBEARER or session.principal.name in self.users().by_name:
             return None
         return f"user {session.principal.name!r} was deleted"
 
@@ -117,7 +117,7 @@ class Authenticator:
                 assert_never(step)
 
     def _password_check(self, asked: CheckPassword) -> Condition:
-        users = self._users()
+        users = self.users()
         # Either credential is of the user's password, and that of SHA-256 takes less CPU.
         own = users.by_name.get(asked.user, {})
         mechanism = next((each for each in ScramMechanism if each in own), ScramMechanism.SHA_256)

@@ -32,6 +32,9 @@ SCRATCH_BYTES: Final = 2 << 20
 
 CHECK_PERIOD_S: Final = 1.0
 
+CHECKED_AT_ONCE_MAX: Final = 1_000
+"""Connections that are checked in one turn of the loop: after a change of users, each takes some microseconds."""
+
 RETURN_MEMORY_AFTER_S: Final = 0.1
 """Delay before freed memory is returned to the system, and so its shortest interval; it takes 0.1 ms per MiB."""
 
@@ -182,13 +185,20 @@ class KafkaListener:
     async def _check_connections(self) -> None:
         while True:
             await period_end(CHECK_PERIOD_S)
-            for connection in list(self._connections):
-                connection.check()
+            await self._check_each()
             self._handshakes.check()
             large = self._memory.large
             if self._memory.receive.take_held_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
                 self._return_memory_soon()
             large.bytes_most = 0
+
+    async def _check_each(self) -> None:
+        for number, connection in enumerate(list(self._connections), start=1):
+            # It may have ended while others had their turn.
+            if connection in self._connections:
+                connection.check()
+            if number % CHECKED_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
 
     def _return_memory_soon(self) -> None:
         """Schedule returning freed memory: it is scattered among live memory, and later requests could not reuse it."""

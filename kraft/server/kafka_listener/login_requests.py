@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Final, NoReturn
 
+from kraft.metadata.users import Users
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
 from kraft.rpc.frame_exchange import HELLO_KEY
@@ -55,14 +56,19 @@ class LoginRequests:
         self._apis = apis
         self._address = address
         self._are_tokens_raw = False
+        self._users: Users | None = None
+        """Those among whom the client's was last, so that it is not looked up again until they change."""
 
     @property
     def is_trusted(self) -> bool:
         return self._login.session is not None
 
     def objection(self) -> str | None:
-        session = self._login.session
-        return None if session is None else self._authenticator.objection(session)
+        session, users = self._login.session, self._authenticator.users()
+        if session is None or users is self._users:
+            return None
+        self._users = users
+        return self._authenticator.objection(session)
 
     def when_pipelined(self, go_on: Callback) -> None:
         self._requests.when_pipelined(go_on)

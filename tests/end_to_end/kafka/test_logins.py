@@ -239,6 +239,18 @@ def test_a_client_without_login_gets_nothing(servers: str) -> None:
         assert not connection.is_served()
 
 
+def test_replicas_are_fetched_at_the_same_listeners(cluster: LoginCluster, topic: str) -> None:
+    """Nodes introduce themselves there; they have no user."""
+
+    def nodes_that_logged(event: str) -> int:
+        return sum(event in node.log_path.read_text() for node in cluster.local.nodes.values())
+
+    until(
+        lambda: nodes_that_logged("replica connection opened") >= 2, f"no follower of {topic} connected to its leader"
+    )
+    assert nodes_that_logged("sent over gRPC") == 0
+
+
 # --- what happens to sessions ------------------------------------------------------------------------------------
 
 

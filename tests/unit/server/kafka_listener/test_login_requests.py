@@ -285,6 +285,8 @@ async def test_a_client_of_a_deleted_user_has_to_go() -> None:
     client = Client()
     assert client.requests.objection() is None
     await client.log_in()
+    assert [client.requests.objection() for _ in range(2)] == [None, None]
+    client.users = users({"alice": "another", "bob": "secret"})
     assert client.requests.objection() is None
     client.users = users({"bob": "secret"})
     assert client.requests.objection() == "user 'alice' was deleted"

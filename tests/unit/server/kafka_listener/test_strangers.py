@@ -148,13 +148,17 @@ def test_the_last_response_arrives_before_the_connection_ends(request_: bytes) -
     assert run(test) == ["asked to fail" if request_ == b"fail" else "asked to end"]
 
 
-def test_a_client_to_which_there_is_an_objection_has_to_go() -> None:
+def test_a_client_to_which_there_is_an_objection_has_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "CHECKED_AT_ONCE_MAX", 2)
+
     async def test(served: Served) -> None:
+        for _ in range(5):
+            await served.log_in(await served.client())
         client = await served.client()
         await served.log_in(client)
         client.send(b"wait for ever")
-        await served.until(lambda: b"wait for ever" in served.requests[0].waiting)
-        served.requests[0].objects = "user 'alice' was deleted"
+        await served.until(lambda: b"wait for ever" in served.requests[5].waiting)
+        served.requests[5].objects = "user 'alice' was deleted"
         assert await client.is_closed()
 
     assert run(test) == ["user 'alice' was deleted"]
