@@ -25,8 +25,11 @@ from kraft.sasl.scram import ScramCredential, ScramMechanism, ScramServer
 AGAIN_AFTER_MS: Final = 1_000
 """A client logs in again at most once in this time, as in Kafka."""
 
-MESSAGE_BYTES_MAX: Final = 64 * 1024
-"""Longest message of a mechanism. Tokens are the longest that clients send; parsing takes some milliseconds."""
+MESSAGE_BYTES_MAX: Final = 8 * 1024
+"""Longest message of a mechanism. An exchange keeps the first one until it is over, and strangers may begin many."""
+
+TOKEN_MESSAGE_BYTES_MAX: Final = 64 * 1024
+"""Longest message with a token, which is not kept."""
 
 CredentialOf: TypeAlias = Callable[[str, ScramMechanism], ScramCredential]
 """Returns a user's credential; a fake one for a user that does not exist."""
@@ -110,7 +113,7 @@ class SaslLogin:
         self._credential_of = credential_of
         self._new_nonce = new_nonce
         self._phase = _Phase.BEGUN
-        self._exchange: _Exchange
+        self._exchange: _Exchange | None = None
         self._mechanism: SaslMechanism
         """That of the last handshake."""
 
@@ -171,10 +174,12 @@ class SaslLogin:
 
         After a step that asks for a check, its outcome has to be given to one of the methods below.
         """
-        if self._phase is not _Phase.EXCHANGE:
+        if self._phase is not _Phase.EXCHANGE or self._exchange is None:
             raise self._misplaced("SASL_AUTHENTICATE")
-        if len(message) > MESSAGE_BYTES_MAX:
-            too_long = f"a message of {len(message)} bytes is longer than {MESSAGE_BYTES_MAX}"
+        has_token = self._mechanism is SaslMechanism.OAUTHBEARER
+        bytes_max = TOKEN_MESSAGE_BYTES_MAX if has_token else MESSAGE_BYTES_MAX
+        if len(message) > bytes_max:
+            too_long = f"a message of {len(message)} bytes is longer than {bytes_max}"
             raise self._rejected(Rejected(too_long, told=f"Authentication failed: {too_long}"))
         if self.session is not None and self._mechanism is not self.session.mechanism:
             raise self._refused(
@@ -225,7 +230,7 @@ class SaslLogin:
             lifetime_ms=lifetime_ms or 0,
             ends_at_ms=None if lifetime_ms is None else now.monotonic_ms + lifetime_ms,
         )
-        self._phase = _Phase.LOGGED_IN
+        self._phase, self._exchange = _Phase.LOGGED_IN, None
         return LoggedIn(authenticated.message, self.session)
 
     def _new_exchange(self, mechanism: SaslMechanism) -> _Exchange:
@@ -255,5 +260,5 @@ class SaslLogin:
         return self._failed(ErrorCode.ILLEGAL_SASL_STATE, text, text)
 
     def _failed(self, error_code: ErrorCode, reason: str, told: str) -> LoginFailed:
-        self._phase = _Phase.FAILED
+        self._phase, self._exchange = _Phase.FAILED, None
         return LoginFailed(error_code, reason, told)

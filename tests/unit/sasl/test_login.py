@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import Principal
 from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken
-from kraft.sasl.login import AGAIN_AFTER_MS, MESSAGE_BYTES_MAX, LoggedIn, LoginFailed, LoginRules, Moment, SaslLogin
+from kraft.sasl.login import (
+    AGAIN_AFTER_MS,
+    MESSAGE_BYTES_MAX,
+    TOKEN_MESSAGE_BYTES_MAX,
+    LoggedIn,
+    LoginFailed,
+    LoginRules,
+    Moment,
+    SaslLogin,
+)
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
 from kraft.sasl.scram import ScramCredential, ScramMechanism, fake_credential
@@ -151,12 +160,18 @@ def test_the_mechanism_cannot_be_changed_during_the_exchange() -> None:
         machine.received(plain_message("alice", "secret"), at(0))
 
 
-def test_a_message_that_is_too_long_is_refused_unread() -> None:
+@pytest.mark.parametrize("mechanism", ALL)
+def test_a_message_that_is_too_long_is_refused_unread(mechanism: SaslMechanism) -> None:
+    bytes_max = TOKEN_MESSAGE_BYTES_MAX if mechanism is SaslMechanism.OAUTHBEARER else MESSAGE_BYTES_MAX
     machine = login()
-    machine.handshake("PLAIN", 0)
-    with pytest.raises(LoginFailed) as failed:
-        machine.received(b"\0alice\0" + b"x" * MESSAGE_BYTES_MAX, at(0))
+    machine.handshake(mechanism, 0)
+    with pytest.raises(LoginFailed, match="is longer than") as failed:
+        machine.received(b"x" * (bytes_max + 1), at(0))
     assert failed.value.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    machine = login()
+    machine.handshake(mechanism, 0)
+    with pytest.raises(LoginFailed, match="login failed: the"):
+        machine.received(b"x" * bytes_max, at(0))
 
 
 def test_a_token_that_was_refused_ends_the_login_with_the_clients_next_message() -> None:
