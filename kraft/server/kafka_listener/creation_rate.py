@@ -17,6 +17,9 @@ instances behind one address log in at once after a restart; a login takes up to
 address gets a quarter of it.
 """
 
+FAILURE_COST: Final = 10
+"""A connection that ends without login counts as so many: an address tries no more than 25 passwords in a second."""
+
 ADDRESSES_MAX: Final = 10_000
 """Addresses that are remembered. One that is forgotten may open a burst again."""
 
@@ -37,6 +40,11 @@ class Allowance:
             return False
         self._left -= 1
         return True
+
+    def charge(self, count: float, now_s: float) -> None:
+        """Take so many, also those that come later: at most as many as `burst` in advance."""
+        self._refill(now_s)
+        self._left = max(self._left - count, -self._burst)
 
     def wait_s(self, now_s: float) -> float:
         """Return the time until one is left."""
@@ -60,8 +68,15 @@ class AddressRates:
 
     def take(self, address: str, now_s: float) -> bool:
         """Return whether the address may open one more connection."""
+        return self._allowance(address, now_s).take(now_s)
+
+    def failed(self, address: str, now_s: float) -> None:
+        """Note that a connection of the address ended without login."""
+        self._allowance(address, now_s).charge(FAILURE_COST, now_s)
+
+    def _allowance(self, address: str, now_s: float) -> Allowance:
         allowance = self._allowances.pop(address, None) or Allowance(self._per_second, self._burst, now_s)
         self._allowances[address] = allowance
         if len(self._allowances) > ADDRESSES_MAX:
             self._allowances.popitem(last=False)
-        return allowance.take(now_s)
+        return allowance

@@ -20,7 +20,7 @@ from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
-from kraft.server.loop.periods import period_end
+from kraft.server.loop.periods import loop_time_s, period_end
 from kraft.tls.contexts import ServerContext
 from kraft.tls.handshakes import Handshakes, ServerHandshake, TlsPeer
 from kraft.tls.session import TlsBuffers
@@ -176,7 +176,7 @@ class KafkaListener:
 
     def _admit(self, address: str, *, are_strangers: bool) -> bool:
         objection = self._counts.objection(address, is_stranger=are_strangers)
-        if objection is None and are_strangers and not self._rates.take(address, asyncio.get_running_loop().time()):
+        if objection is None and are_strangers and not self._rates.take(address, loop_time_s()):
             objection = f"{address} opens connections too fast"
         if objection is not None:
             self._refusals.log(f"{address}:0", objection)
@@ -230,7 +230,7 @@ class KafkaListener:
             return
         if len(self._handshakes) > len(self._strangers):
             self._handshakes.refuse_oldest("others took its place before its TLS handshake was complete")
-        else:
+        elif self._strangers:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             oldest.cut_off("others that had not logged in either took its place")
@@ -258,6 +258,8 @@ class KafkaListener:
             self._none_left.set()
         if reason is not None:
             self._refusals.log(connection.peer, reason)
+            if connection.is_stranger:
+                self._rates.failed(connection.address, loop_time_s())
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         unread = self._memory.unread
@@ -275,4 +277,4 @@ def allowance(per_second: int | None) -> Allowance | None:
     """Return an allowance of so many connections; None: there is no limit."""
     if per_second is None:
         return None
-    return Allowance(per_second, max(1, per_second), asyncio.get_running_loop().time())
+    return Allowance(per_second, max(1, per_second), loop_time_s())

@@ -28,6 +28,27 @@ def test_each_address_has_a_rate_of_its_own() -> None:
     assert rates.take("10.0.0.1", 6.0)
 
 
+def test_an_address_pays_for_connections_that_ended_without_login() -> None:
+    rates = AddressRates(per_second=10, burst=25)
+    for _ in range(2):
+        assert rates.take("10.0.0.1", 0.0)
+        rates.failed("10.0.0.1", 0.0)
+    # 22 of 25 are gone.
+    assert [rates.take("10.0.0.1", 0.0) for _ in range(4)] == [True, True, True, False]
+    rates.failed("10.0.0.1", 0.0)
+    assert not rates.take("10.0.0.1", 1.0)
+    assert rates.take("10.0.0.1", 1.2)
+    assert rates.take("10.0.0.2", 0.0)
+
+
+def test_what_an_address_pays_in_advance_has_an_end() -> None:
+    rates = AddressRates(per_second=10, burst=20)
+    for _ in range(1_000):
+        rates.failed("10.0.0.1", 0.0)
+    assert not rates.take("10.0.0.1", 2.0)
+    assert rates.take("10.0.0.1", 2.2)
+
+
 def test_no_more_addresses_are_remembered_than_there_is_room_for() -> None:
     rates = AddressRates(per_second=1, burst=1)
     assert rates.take("first", 0.0)

@@ -236,6 +236,21 @@ def test_an_address_that_opens_connections_too_fast_is_refused_before_it_costs_a
     assert run(test) == ["127.0.0.1 opens connections too fast"]
 
 
+def test_an_address_whose_logins_fail_may_open_fewer_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "AddressRates", lambda: AddressRates(per_second=0.001, burst=12.5))
+
+    async def test(served: Served) -> None:
+        await served.log_in(await served.client())
+        failing = await served.client()
+        failing.send(b"fail")
+        assert await failing.answer() == b"last answer"
+        assert await failing.is_closed()
+        refused = await served.connect()
+        assert await refused.is_closed()
+
+    assert run(test) == ["asked to fail", "127.0.0.1 opens connections too fast"]
+
+
 def test_connections_beyond_the_rate_wait_to_be_accepted() -> None:
     async def test(served: Served) -> None:
         loop = asyncio.get_running_loop()
