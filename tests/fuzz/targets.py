@@ -65,6 +65,7 @@ from tests.fuzz.replica_frames import (
     replica_fetch_responses,
 )
 from tests.fuzz.tls_bytes import tls_bytes, tls_conversations
+from tests.fuzz.tokens import key_sets, token_keys, tokens, verify_token
 from tests.fuzz.transaction_records import transaction_record, transaction_records
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
@@ -119,6 +120,8 @@ def targets() -> dict[str, Target]:
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
         Target(name="login", run=log_in, make_seeds=logins),
+        Target(name="token", run=verify_token, make_seeds=tokens),
+        Target(name="token-keys", run=token_keys, make_seeds=key_sets),
         Target(name="node-connection", run=node_connection, make_seeds=node_connections),
         Target(name="replica-fetch-request", run=replica_fetch_request, make_seeds=replica_fetch_requests),
         Target(name="replica-fetch-response", run=replica_fetch_response, make_seeds=replica_fetch_responses),

@@ -14,6 +14,7 @@ from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.broker.client_logins import ClientLogins
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
@@ -29,7 +30,6 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
-from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
@@ -93,15 +93,9 @@ class BrokerApis:
         return apis
 
     @cached_property
-    def authenticator(self) -> Authenticator:
-        """What logs clients in, on all listeners."""
-        metadata, world = self._metadata, self._world
-        return Authenticator(
-            lambda: metadata.image().users,
-            world.entropy,
-            world.clock,
-            failure_delay_ms=self._config.connections.failed_login_delay_ms,
-        )
+    def logins(self) -> ClientLogins:
+        metadata = self._metadata
+        return ClientLogins(self._config, self._world, lambda: metadata.image().users)
 
     def when_users_change(self, users_changed: Callable[[Collection[str]], None]) -> None:
         """Call this with the users that were deleted, whenever users of the metadata have changed."""
@@ -113,7 +107,7 @@ class BrokerApis:
             users_changed(deleted)
 
     async def close_threads(self) -> None:
-        self.authenticator.close()
+        self.logins.close()
         await shut_down(self._read_thread, drops_waiting=True)
 
     @cached_property

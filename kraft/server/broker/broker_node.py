@@ -78,6 +78,7 @@ class BrokerNode:
             await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.mover.run())
+            tasks.create_task(self.apis.logins.run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())

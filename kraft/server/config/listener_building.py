@@ -11,7 +11,7 @@ from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.listener_security import ListenerSecurity, SaslSettings
 from kraft.server.config.overrides import JAAS_CONFIG
-from kraft.server.config.security_settings import ListenerKeys, TlsKeys
+from kraft.server.config.security_settings import ListenerKeys, OAuthBearerSettings, TlsKeys
 from kraft.server.config.values import CONTROLLER, SecurityProtocol
 from kraft.tls.stores import (
     ClientAuth,
@@ -144,11 +144,8 @@ def _sasl(keys: ListenerKeys, jaas_configs: Mapping[SaslMechanism, str]) -> Sasl
     if users and SaslMechanism.PLAIN not in mechanisms:
         raise Conflict(_jaas_key(SaslMechanism.PLAIN), "has no effect: add PLAIN to sasl.enabled.mechanisms")
     has_tokens = SaslMechanism.OAUTHBEARER in mechanisms
-    if has_tokens and not keys.oauth_bearer.jwks_url:
-        raise Conflict(
-            "sasl.enabled.mechanisms",
-            "OAUTHBEARER needs the authorization server's keys: set sasl.oauthbearer.jwks.endpoint.url",
-        )
+    if has_tokens:
+        _check_tokens(keys.oauth_bearer)
     return SaslSettings(
         mechanisms=mechanisms,
         reauthentication_ms_max=keys.sasl.reauthentication_ms_max,
@@ -156,6 +153,20 @@ def _sasl(keys: ListenerKeys, jaas_configs: Mapping[SaslMechanism, str]) -> Sasl
         plain_users=users,
         oauth_bearer=keys.oauth_bearer if has_tokens else None,
     )
+
+
+def _check_tokens(settings: OAuthBearerSettings) -> None:
+    """Raise Conflict if tokens could be verified in part only: one for any other service would log its client in."""
+    needed = {
+        "sasl.oauthbearer.jwks.endpoint.url": (settings.jwks_url, "the authorization server's keys"),
+        "sasl.oauthbearer.expected.issuer": (settings.expected_issuer, "the issuer that tokens name"),
+        "sasl.oauthbearer.expected.audience": (settings.expected_audiences, "the audience that tokens are for"),
+    }
+    missing = {key: what for key, (value, what) in needed.items() if not value}
+    if missing:
+        raise Conflict(
+            "sasl.enabled.mechanisms", f"OAUTHBEARER needs {', '.join(missing.values())}: set {', '.join(missing)}"
+        )
 
 
 def _login_module(mechanism: SaslMechanism, text: str) -> LoginModule:

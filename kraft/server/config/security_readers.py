@@ -113,7 +113,9 @@ def jwks_url(text: str) -> str:
         url = urlsplit(text)
     except ValueError:
         url = urlsplit("")
-    if not ((url.scheme == "https" and url.hostname) or (url.scheme == "file" and url.path and not url.netloc)):
+    is_https = url.scheme == "https" and url.hostname and url.username is None
+    is_file = url.scheme == "file" and url.path and not url.netloc
+    if not (is_https or is_file):
         raise ValueError("expected https://HOST/PATH, or file:///PATH of a file with the keys")
     return text
 

@@ -120,17 +120,17 @@ class OAuthBearerSettings:
         "Keys of the authorization server: https://HOST/PATH, or file:///PATH.",
         default="",
     )
-    """Never empty where OAUTHBEARER is enabled."""
+    """Like issuer and audiences, never empty where OAUTHBEARER is enabled."""
     expected_audiences: tuple[str, ...] = key(
         "sasl.oauthbearer.expected.audience",
         security_readers.names,
-        "Audiences, one of which a token has to name. By default it is not checked.",
+        "Audiences, one of which a token has to name.",
         default=(),
     )
     expected_issuer: str | None = key(
         "sasl.oauthbearer.expected.issuer",
         readers.plain_text,
-        "Issuer that a token has to name. By default it is not checked.",
+        "Issuer that a token has to name.",
         default=None,
     )
     clock_skew_s: int = key(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.config.listener_security import ListenerSecurity
 from kraft.server.config.values import GRPC
 from kraft.tls.stores import ClientAuth, TlsSettings, TlsVersion
@@ -15,8 +14,6 @@ class Layer(StrEnum):
     TLS = "TLS"
     SASL = "SASL"
 
-
-MECHANISMS_NOT_SERVED_YET: Final = frozenset({SaslMechanism.OAUTHBEARER})
 
 ARE_USERS_OF_FILES_IMPORTED: Final = False
 """Whether users that `plain.sasl.jaas.config` names can log in."""
@@ -46,9 +43,6 @@ def not_served(name: str, security: ListenerSecurity) -> str | None:
         return reason
     if security.sasl is None:
         return None
-    for mechanism in security.sasl.mechanisms:
-        if mechanism in MECHANISMS_NOT_SERVED_YET:
-            return f"{mechanism} is not supported yet: remove it from sasl.enabled.mechanisms"
     if security.sasl.plain_users and not ARE_USERS_OF_FILES_IMPORTED:
         return f"users of plain.sasl.jaas.config are not supported yet: create them with kraft users, for {name}"
     return None

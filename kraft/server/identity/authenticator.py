@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, assert_never
 
-from msgspec import Struct
-
 from kraft.metadata.users import Users
 from kraft.model.callbacks import Condition
 from kraft.runtime.clock import Clock
@@ -24,16 +22,9 @@ from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogi
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.scram import ScramMechanism, has_password
 from kraft.server.identity.password_checks import PasswordChecks
+from kraft.server.identity.tokens import VerifiedToken
 
 _NONCE_BYTES: Final = 24
-
-
-class VerifiedToken(Struct, frozen=True, kw_only=True):
-    """What a valid token says."""
-
-    user: str
-    expires_ms: int
-    """In ms since 1970."""
 
 
 class TokenVerifier(Protocol):
@@ -44,7 +35,7 @@ class TokenVerifier(Protocol):
 
 
 class Authenticator:
-    """What the logins of all listeners share."""
+    """Logs in the clients of a listener."""
 
     def __init__(
         self,
@@ -53,17 +44,18 @@ class Authenticator:
         clock: Clock,
         *,
         failure_delay_ms: int,
+        checks: PasswordChecks | None = None,
         verifier: TokenVerifier | None = None,
     ) -> None:
-        """`users` returns those of the metadata that this node has applied: the same value until they change. Without a
-        `verifier`, no listener may enable OAUTHBEARER.
+        """`users` returns those of the metadata that this node has applied: the same value until they change. `checks`
+        are shared with other listeners. Without a `verifier`, the listener may not enable OAUTHBEARER.
         """
         self.users = users
         self._entropy = entropy
         self._clock = clock
         self._failure_delay_s = failure_delay_ms / 1_000
         self._verifier = verifier
-        self._checks = PasswordChecks()
+        self._checks = checks or PasswordChecks()
 
     def begin(self, rules: LoginRules) -> SaslLogin:
         """Return the login of a new connection."""

@@ -13,6 +13,7 @@ from kraft.rpc.session_tokens import LOGIN_NEEDED, TOKEN_KEY_BYTES, SessionToken
 from kraft.sasl.login import LoginRules
 from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.listener_security import ListenerSecurity
+from kraft.server.config.values import GRPC
 
 
 class GrpcLogin(Struct, frozen=True):
@@ -25,7 +26,7 @@ def grpc_login(security: ListenerSecurity, apis: BrokerApis, refusals: RefusalLo
     sasl = security.sasl
     if sasl is None:
         return None
-    authenticator = apis.authenticator
+    authenticator = apis.logins.at(GRPC)
     rules = LoginRules(mechanisms=sasl.mechanisms, reauthentication_ms_max=sasl.reauthentication_ms_max)
     logins = Logins(
         begin=lambda: authenticator.begin(rules),

@@ -106,7 +106,7 @@ class KafkaAnswering:
         if sasl is None:
             return answering
         rules = LoginRules(mechanisms=sasl.mechanisms, reauthentication_ms_max=sasl.reauthentication_ms_max)
-        authenticator = self._apis.authenticator
+        authenticator = self._apis.logins.at(listener)
 
         def after_login(peer: str) -> LoginRequests:
             return LoginRequests(authenticator, rules, answering(peer), apis, peer.rpartition(":")[0])

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aiokafka
 import confluent_kafka
 import kafka
 import kafka.admin
 import kafka.errors
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from kraft.client import Admin
 from kraft.model.errors import ErrorCode
@@ -27,6 +25,14 @@ from kraft.wire.api_versions import advertised
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
 from tests.support.kafka.kafka_programs import console_consumer, console_producer, kcat
+from tests.support.kafka.logged_in_clients import (
+    DEADLINE_S,
+    VALUES,
+    aiokafka_reads_what_it_wrote,
+    assert_confluents_client_works,
+    assert_kafka_python_works,
+    assert_produced,
+)
 from tests.support.kafka.login_cluster import (
     MECHANISMS,
     PASSWORD,
@@ -39,9 +45,6 @@ from tests.support.kafka.login_cluster import (
     of_python,
 )
 from tests.support.waiting import until, until_every_broker_knows
-
-DEADLINE_S = 60
-VALUES = [b"one", b"two", b"three"]
 
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 
@@ -66,32 +69,12 @@ def topic(cluster: LoginCluster, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def assert_produced(producer: confluent_kafka.Producer, topic: str) -> None:
-    errors: list[Any] = []
-    for value in VALUES:
-        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(DEADLINE_S) == 0
-    assert errors == [None] * len(VALUES)
-
-
 # --- clients -----------------------------------------------------------------------------------------------------
 
 
 @each_mechanism
 def test_confluents_client(servers: str, topic: str, mechanism: str) -> None:
-    login = {"bootstrap.servers": servers, **of_librdkafka(mechanism)}
-    assert_produced(confluent_kafka.Producer({**login, "acks": "all"}), topic)
-    consumer = confluent_kafka.Consumer({**login, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    messages: list[confluent_kafka.Message] = []
-    until_s = time.monotonic() + DEADLINE_S
-    while len(messages) < len(VALUES) and time.monotonic() < until_s:
-        messages += consumer.consume(len(VALUES), 1.0)
-    assert [message.value() for message in messages] == VALUES
-    consumer.close()
-    admin = AdminClient(login)
-    created = admin.create_topics([NewTopic(f"{topic}-2", 1, 3)])
-    created[f"{topic}-2"].result(DEADLINE_S)
+    assert_confluents_client_works({"bootstrap.servers": servers, **of_librdkafka(mechanism)}, topic)
 
 
 @each_mechanism
@@ -123,40 +106,13 @@ def test_the_guides_sample_for_kafka_python(cluster: LoginCluster, topic: str) -
 
 @each_mechanism
 def test_kafka_python(servers: str, topic: str, mechanism: str) -> None:
-    login = {"bootstrap_servers": servers.split(","), **of_python(mechanism)}
-    producer = kafka.KafkaProducer(**login, acks="all")
-    for value in VALUES:
-        producer.send(topic, value).get(DEADLINE_S)
-    producer.close(timeout=DEADLINE_S)
-    consumer = kafka.KafkaConsumer(
-        topic, **login, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=DEADLINE_S * 1_000
-    )
-    assert [next(consumer).value for _ in VALUES] == VALUES
-    consumer.close()
-    admin = kafka.admin.KafkaAdminClient(**login)
-    assert topic in admin.list_topics()
-    admin.close()
+    assert_kafka_python_works({"bootstrap_servers": servers.split(","), **of_python(mechanism)}, topic)
 
 
 @each_mechanism
 def test_aiokafka(servers: str, topic: str, mechanism: str) -> None:
-    async def scenario() -> list[bytes | None]:
-        login = {"bootstrap_servers": servers, **of_python(mechanism)}
-        producer = aiokafka.AIOKafkaProducer(**login, transactional_id=topic)
-        await producer.start()
-        async with producer.transaction():
-            for value in VALUES:
-                await producer.send_and_wait(topic, value)
-        await producer.stop()
-        consumer = aiokafka.AIOKafkaConsumer(topic, **login, group_id=topic, auto_offset_reset="earliest")
-        await consumer.start()
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                return [(await consumer.getone()).value for _ in VALUES]
-        finally:
-            await consumer.stop()
-
-    assert asyncio.run(scenario()) == VALUES
+    login = {"bootstrap_servers": servers, **of_python(mechanism)}
+    assert asyncio.run(aiokafka_reads_what_it_wrote(login, topic)) == VALUES
 
 
 def test_kcat(servers: str, topic: str) -> None:

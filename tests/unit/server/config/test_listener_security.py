@@ -32,11 +32,12 @@ VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCa
 KEYSTORE = "ssl.keystore.location=/own.pem\n"
 OAUTHBEARER = "sasl.enabled.mechanisms=OAUTHBEARER\n"
 JWKS = "sasl.oauthbearer.jwks.endpoint.url=https://auth.example/keys\n"
+ISSUER = "sasl.oauthbearer.expected.issuer=https://auth.example\n"
+AUDIENCE = "sasl.oauthbearer.expected.audience=kraft\n"
 
 
 @pytest.fixture(autouse=True)
 def _all_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "MECHANISMS_NOT_SERVED_YET", frozenset())
     monkeypatch.setattr(served, "ARE_USERS_OF_FILES_IMPORTED", True)
 
 
@@ -244,7 +245,15 @@ CONTRADICTIONS = [
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=GSSAPI\n", "Kerberos (GSSAPI) is not supported: expected one or more"),
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=SCRAM-SHA-1\n", "expected one or more of PLAIN, SCRAM-SHA-256, SCRAM"),
     ("SASL_PLAINTEXT", "sasl.enabled.mechanisms=\n", "expected one or more of PLAIN"),
-    ("SASL_PLAINTEXT", OAUTHBEARER, "OAUTHBEARER needs the authorization server's keys: set sasl.oauthbearer.jwks"),
+    (
+        "SASL_PLAINTEXT",
+        OAUTHBEARER,
+        "set sasl.oauthbearer.jwks.endpoint.url, sasl.oauthbearer.expected.issuer, sasl.oauthbearer.expected.audience",
+    ),
+    ("SASL_PLAINTEXT", OAUTHBEARER + JWKS + AUDIENCE, "the issuer that tokens name: set sasl.oauthbearer.expected.iss"),
+    ("SASL_PLAINTEXT", OAUTHBEARER + JWKS + ISSUER, "audience that tokens are for: set sasl.oauthbearer.expected.aud"),
+    ("SASL_PLAINTEXT", OAUTHBEARER + AUDIENCE + ISSUER, "server's keys: set sasl.oauthbearer.jwks.endpoint.url"),
+    ("SASL_PLAINTEXT", OAUTHBEARER + JWKS.replace("auth.", "me:pw@auth."), "expected https://HOST/PATH, or file"),
     ("SASL_PLAINTEXT", OAUTHBEARER + JWKS.replace("https", "http"), "expected https://HOST/PATH, or file:///PATH"),
     ("SASL_PLAINTEXT", OAUTHBEARER + JWKS.replace("auth.example", "[bad"), "expected https://HOST/PATH, or file"),
     ("SASL_PLAINTEXT", "sasl.server.max.receive.size=524289\n", "expected a whole number from 1024 to 524288"),
@@ -272,6 +281,8 @@ CONTRADICTIONS = [
         "SASL_PLAINTEXT",
         OAUTHBEARER
         + JWKS
+        + ISSUER
+        + AUDIENCE
         + f"listener.name.out.oauthbearer.sasl.jaas.config={OAUTH} required unsecuredLoginStringClaim_sub={SECRET};\n",
         "tokens without a signature are never accepted",
     ),

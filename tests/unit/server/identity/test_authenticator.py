@@ -19,8 +19,9 @@ from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
 from kraft.sasl.scram import ScramMechanism
 from kraft.sasl.scram_client import ScramClient
-from kraft.server.identity.authenticator import Authenticator, VerifiedToken
+from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.password_checks import PasswordChecks
+from kraft.server.identity.tokens import VerifiedToken
 from tests.support.scram_users import users
 
 ADDRESS = "10.0.0.7"
