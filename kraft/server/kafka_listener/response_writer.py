@@ -38,6 +38,9 @@ class ResponseWriter:
         """Write small pieces together in one system call, and large ones without a copy; leave a very large one, and
         what follows it, to `write_part`.
         """
+        if self._transport.is_closing():
+            # Lost in this turn of the loop: asyncio would log each response that a client left behind.
+            return
         if self._parts:
             self._leave(pieces)
             return

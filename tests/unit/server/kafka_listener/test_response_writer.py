@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+from collections.abc import Awaitable
 
+import pytest
 from msgspec.structs import replace
 
-from kraft.server.kafka_listener.response_writer import PART_BYTES_MAX
+from kraft.server.kafka_listener.connection import TAKEN_AT_ONCE_MAX
+from kraft.server.kafka_listener.response_writer import PART_BYTES_MAX, ResponseBytes
 from tests.unit.server.kafka_listener.served import PATIENT, Served, framed, run
 
 VERY_LARGE = bytes(range(256)) * (9 * PART_BYTES_MAX // 512)
@@ -34,6 +39,27 @@ def test_of_a_very_large_answer_the_transport_has_one_part_until_the_client_read
         assert served.listener._memory.unread.budget.held == 0
 
     assert run(test, NOT_CROWDED) == []
+
+
+def test_a_client_that_leaves_its_answers_behind_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio logs a line for each piece of data written to a connection that is lost, from the fifth on."""
+
+    async def test(served: Served) -> None:
+        begin = served.requests.begin
+        with socket.create_connection(("127.0.0.1", served.port)) as client:
+
+            def begin_without_client(frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
+                client.close()
+                return begin(frame)
+
+            served.requests.begin = begin_without_client  # type: ignore[method-assign]
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            requests = [b"now, request %d" % number for number in range(TAKEN_AT_ONCE_MAX)]
+            client.sendall(b"".join(piece for request in requests for piece in framed(request)))
+            await served.until(lambda: len(served.requests.begun) == TAKEN_AT_ONCE_MAX)
+
+    run(test)
+    assert "socket.send() raised exception" not in caplog.text
 
 
 def test_answers_behind_a_very_large_one_arrive_in_their_order() -> None:
