@@ -13,7 +13,7 @@ from kraft.metadata.users import Users
 from kraft.model.callbacks import Callback
 from kraft.model.errors import ErrorCode
 from kraft.rpc.frame_exchange import HELLO_KEY
-from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules
+from kraft.sasl.login import TOKEN_MESSAGE_BYTES_MAX, LoggedIn, LoginFailed, LoginRules
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests, api_name
@@ -21,7 +21,7 @@ from kraft.server.kafka_listener.response_writer import ResponseBytes
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import is_served
 from kraft.wire.codec import decode
-from kraft.wire.declaration import Message
+from kraft.wire.declaration import Buffer, Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
@@ -30,6 +30,9 @@ from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 ELEMENTS_MAX: Final = 64
 """Tagged fields and elements of a request before login. Known clients send two."""
+
+REQUESTS_MAX: Final = 16
+"""Requests before login. A client sends six at most, if it asks for the versions twice."""
 
 _RAW_HANDSHAKE: Final = 0
 """Version of the handshake after which tokens come without Kafka's headers."""
@@ -58,6 +61,8 @@ class LoginRequests:
         self._are_tokens_raw = False
         self._users: Users | None = None
         """Those among whom the client's was last, so that it is not looked up again until they change."""
+
+        self._stranger_requests = 0
 
     @property
     def is_trusted(self) -> bool:
@@ -88,8 +93,9 @@ class LoginRequests:
         return self._requests.begin(frame)
 
     def _begin_login(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
+        self._count_stranger()
         if self._login.is_exchanging and self._are_tokens_raw:
-            return self._answer_raw(bytes(frame))
+            return self._answer_raw(_message(frame))
         try:
             header, position = decode_request_header(frame, ELEMENTS_MAX)
             if header.api_key == HELLO_KEY and self._login.session is None:
@@ -108,9 +114,17 @@ class LoginRequests:
             case SaslHandshakeRequest():
                 return self._shake_hands(request.mechanism, header)
             case SaslAuthenticateRequest():
-                return self._authenticate(bytes(request.auth_bytes), header)
+                return self._authenticate(_message(request.auth_bytes), header)
             case _:
                 return self._tell_versions(request, header, len(frame))
+
+    def _count_stranger(self) -> None:
+        """End a connection that goes on without a login: what it is told is work, and may fill memory unread."""
+        if self._login.session is not None:
+            return
+        self._stranger_requests += 1
+        if self._stranger_requests > REQUESTS_MAX:
+            raise CloseConnection(f"more than {REQUESTS_MAX} requests before login")
 
     async def _tell_versions(self, request: Message, header: RequestHeader, frame_bytes: int) -> ResponseBytes:
         response = self._apis[ApiKey.API_VERSIONS](request, self._requests.context(header, frame_bytes))
@@ -167,6 +181,11 @@ class LoginRequests:
     async def _refuse(self, failed: LoginFailed, response: ResponseBytes) -> NoReturn:
         await self._authenticator.delay_failure()
         raise CloseConnection(failed.reason, response) from None
+
+
+def _message(content: Buffer) -> bytes:
+    """Return a message of a mechanism; of one that is too long only so much that the login refuses it."""
+    return bytes(memoryview(content)[: TOKEN_MESSAGE_BYTES_MAX + 1])
 
 
 def _framed(response: Message, header: RequestHeader) -> ResponseBytes:

@@ -20,7 +20,7 @@ from kraft.server.handlers.login import refuse_authenticate, refuse_handshake
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.kafka_listener.connection import CloseConnection, TakenOver
 from kraft.server.kafka_listener.handled import HandledApi
-from kraft.server.kafka_listener.login_requests import LoginRequests
+from kraft.server.kafka_listener.login_requests import REQUESTS_MAX, LoginRequests
 from kraft.server.kafka_listener.requests import Api, ConnectionContext, KafkaRequests
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
@@ -170,6 +170,21 @@ async def test_a_client_that_asks_for_the_versions_wrongly_may_ask_again() -> No
     client.versions_error = ErrorCode.NONE
     await client.ask(ApiVersionsRequest(), 3, ApiVersionsResponse)
     await client.log_in()
+
+
+async def test_a_stranger_has_a_few_requests() -> None:
+    """Each of these is answered, and none ends the connection by itself."""
+    unknown_version = memoryview(b"\x00\x12\x00\x63" + bytes(frame(ApiVersionsRequest(), 0))[4:])
+    client = Client()
+    for _ in range(REQUESTS_MAX - 3):
+        await client.send(unknown_version)
+    await client.log_in()
+    for _ in range(REQUESTS_MAX):
+        await client.send(unknown_version)
+    stranger = Client()
+    for _ in range(REQUESTS_MAX):
+        await stranger.send(unknown_version)
+    assert str(await stranger.refused(unknown_version)) == f"more than {REQUESTS_MAX} requests before login"
 
 
 async def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
