@@ -16,6 +16,7 @@ from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.broker.client_logins import ClientLogins
 from kraft.server.broker.coordinators import BrokerCoordinators
+from kraft.server.broker.imported_users import UserImport, users_of_file
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
@@ -96,6 +97,9 @@ class BrokerApis:
     def logins(self) -> ClientLogins:
         metadata = self._metadata
         return ClientLogins(self._config, self._world, lambda: metadata.image().users)
+
+    def user_import(self) -> UserImport:
+        return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
 
     def when_users_change(self, users_changed: Callable[[Collection[str]], None]) -> None:
         """Call this with the users that were deleted, whenever users of the metadata have changed."""

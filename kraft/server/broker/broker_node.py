@@ -79,6 +79,7 @@ class BrokerNode:
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.mover.run())
             tasks.create_task(self.apis.logins.run())
+            tasks.create_task(self.apis.user_import().run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kraft.model.password import Password
 from kraft.server.config import overrides
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.exposure import check_passwords, check_strangers
@@ -82,6 +83,17 @@ def _protocols(config: NodeConfig, name: str | None) -> list[SecurityProtocol]:
     return [protocol for each in names if (protocol := config.security.protocol_of(each)) is not None]
 
 
+def _check_users_of_file(config: NodeConfig) -> None:
+    """Raise Conflict if listeners have a user with two passwords: users are those of the cluster."""
+    passwords: dict[str, Password] = {}
+    for listener in config.listeners:
+        sasl = config.security_of(listener.name).sasl if listener.name != CONTROLLER else None
+        for user, password in sasl.plain_users if sasl is not None else ():
+            if passwords.setdefault(user, password) != password:
+                key = f"{overrides.PREFIX}{listener.name.lower()}.plain.{overrides.JAAS_CONFIG}"
+                raise Conflict(key, f"{user} has another password at another listener: give a user one password")
+
+
 def _check_calls_of_brokers(config: NodeConfig) -> None:
     """Raise Conflict if brokers were to encrypt what they send each other, and the listeners do not.
 
@@ -111,6 +123,7 @@ SECURITY_CHECKS: Final[tuple[Callable[[NodeConfig], None], ...]] = (
     _check_overridden_listeners,
     _check_effect,
     _check_served,
+    _check_users_of_file,
     _check_calls_of_brokers,
     check_nodes,
     check_strangers,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
 
 from kraft.server.config.listener_security import ListenerSecurity
 from kraft.server.config.values import GRPC
@@ -13,10 +12,6 @@ from kraft.tls.stores import ClientAuth, TlsSettings, TlsVersion
 class Layer(StrEnum):
     TLS = "TLS"
     SASL = "SASL"
-
-
-ARE_USERS_OF_FILES_IMPORTED: Final = False
-"""Whether users that `plain.sasl.jaas.config` names can log in."""
 
 
 def _not_by_grpc(tls: TlsSettings) -> str | None:
@@ -41,8 +36,4 @@ def not_served(name: str, security: ListenerSecurity) -> str | None:
     """Return what of it the listener of that name, which is for clients, cannot do; None if it can do all."""
     if name == GRPC and security.tls is not None and (reason := _not_by_grpc(security.tls)) is not None:
         return reason
-    if security.sasl is None:
-        return None
-    if security.sasl.plain_users and not ARE_USERS_OF_FILES_IMPORTED:
-        return f"users of plain.sasl.jaas.config are not supported yet: create them with kraft users, for {name}"
     return None

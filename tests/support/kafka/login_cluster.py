@@ -75,10 +75,12 @@ class LoginCluster:
 
 @contextmanager
 def login_cluster(directory: Path, nodes: int = 1, **settings: str) -> Iterator[LoginCluster]:
-    """Start nodes, with `alice` among the users. `settings` have underscores in place of dots."""
+    """Start nodes, with `alice` among the users. `settings` have dots, or underscores in their place."""
     with ReservedPorts(3 * nodes) as ports:
         cluster = LoginCluster(
-            directory, list(ports), {name.replace("_", "."): text for name, text in settings.items()}
+            directory,
+            list(ports),
+            {name if "." in name else name.replace("_", "."): text for name, text in settings.items()},
         )
         cluster.local.start()
         try:

@@ -8,7 +8,6 @@ import pytest
 
 from kraft.model.password import Password
 from kraft.sasl.mechanisms import SaslMechanism
-from kraft.server.config import served
 from kraft.server.config.listener_security import OPEN, ListenerSecurity
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
@@ -33,12 +32,8 @@ KEYSTORE = "ssl.keystore.location=/own.pem\n"
 OAUTHBEARER = "sasl.enabled.mechanisms=OAUTHBEARER\n"
 JWKS = "sasl.oauthbearer.jwks.endpoint.url=https://auth.example/keys\n"
 ISSUER = "sasl.oauthbearer.expected.issuer=https://auth.example\n"
+USERS_AT = f"listener.name.{{}}.plain.sasl.jaas.config={PLAIN} required user_a={{}} user_b=b;\n"
 AUDIENCE = "sasl.oauthbearer.expected.audience=kraft\n"
-
-
-@pytest.fixture(autouse=True)
-def _all_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "ARE_USERS_OF_FILES_IMPORTED", True)
 
 
 def text(protocol: str, lines: str, name: str = "OUT") -> str:
@@ -285,6 +280,11 @@ CONTRADICTIONS = [
         + AUDIENCE
         + f"listener.name.out.oauthbearer.sasl.jaas.config={OAUTH} required unsecuredLoginStringClaim_sub={SECRET};\n",
         "tokens without a signature are never accepted",
+    ),
+    (
+        "SASL_PLAINTEXT,GRPC:SASL_PLAINTEXT",
+        f"{USERS_AT.format('out', SECRET)}{USERS_AT.format('grpc', 'other')}sasl.enabled.mechanisms=PLAIN\n",
+        "listener.name.grpc.plain.sasl.jaas.config: a has another password at another listener",
     ),
     ("KERBEROS", "", "KERBEROS is not a security protocol: expected PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL"),
     ("PLAINTEXT,OUT:SSL", "", "OUT is named twice: map each listener once"),

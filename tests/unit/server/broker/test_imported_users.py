@@ -1,0 +1,98 @@
+"""Users that the file names become users of the metadata, if they do not exist."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.metadata.features import METADATA_VERSION, USERS_AS_METADATA
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import FeatureLevelSet
+from kraft.metadata.user_decisions import alter_user_scram_credentials
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.password import Password
+from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS
+from kraft.sasl.scram import ScramMechanism, has_password
+from kraft.server.broker import imported_users
+from kraft.server.broker.imported_users import UserImport
+from kraft.server.handlers.forwarding import Forwarder, IsApplied
+from kraft.wire.schema.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from tests.support.cluster_images import cluster as cluster_image
+from tests.support.virtual_time import Unchanging
+
+BOTH = {"alice": Password("written"), "bob": Password("bob's")}
+
+
+class Cluster:
+    """Its metadata, and an active controller that does not answer the first `refusals` requests."""
+
+    def __init__(self, before: MetadataImage, refusals: int = 0) -> None:
+        self.image = before
+        self.refusals = refusals
+        self.requests: list[AlterUserScramCredentialsRequest] = []
+
+    async def decided(
+        self, call: object, request: AlterUserScramCredentialsRequest, is_applied: IsApplied[Any, Any]
+    ) -> AlterUserScramCredentialsResponse:
+        assert call is ALTER_USER_SCRAM_CREDENTIALS
+        if self.refusals:
+            self.refusals -= 1
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "no active controller")
+        self.requests.append(request)
+        decision = alter_user_scram_credentials(self.image, request, b"key")
+        self.image = self.image.replay(decision.records)
+        assert is_applied(self.image, request, decision.response)
+        return decision.response
+
+    def has(self, user: str, password: str, mechanism: ScramMechanism) -> bool:
+        return has_password(mechanism, self.image.users.credential(user, mechanism), password)
+
+    async def import_users(self) -> list[str]:
+        """Return the events that were logged, in which no password is."""
+        with capture_logs() as logged:
+            await UserImport(BOTH, cast(Forwarder, self), Unchanging()).run()
+        assert not any(password.text in repr(logged) for password in BOTH.values())
+        return [str(each["event"]) for each in logged]
+
+
+def cluster(refusals: int = 0) -> Cluster:
+    level = FeatureLevelSet(feature=METADATA_VERSION, level=USERS_AS_METADATA)
+    return Cluster(cluster_image(1).replay([level]), refusals)
+
+
+@pytest.mark.real_time
+async def test_users_are_made_with_both_credentials() -> None:
+    nodes = cluster()
+    assert await nodes.import_users() == ["users of the file imported"]
+    for mechanism in ScramMechanism:
+        assert nodes.has("alice", "written", mechanism)
+        assert nodes.has("bob", "bob's", mechanism)
+
+
+@pytest.mark.real_time
+async def test_a_user_that_exists_is_never_changed() -> None:
+    nodes = cluster()
+    await nodes.import_users()
+    before = nodes.image
+    nodes.requests.clear()
+    assert await nodes.import_users() == ["users of the file exist already, the file has no effect"]
+    assert (nodes.image, nodes.requests) == (before, [])
+
+
+async def test_without_users_in_the_file_nothing_happens() -> None:
+    nodes = cluster()
+    with capture_logs() as logged:
+        await UserImport({}, cast(Forwarder, nodes), Unchanging()).run()
+    assert (logged, nodes.requests) == ([], [])
+
+
+@pytest.mark.real_time
+async def test_the_import_waits_for_a_controller_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported_users, "RETRY_S", 0.01)
+    nodes = cluster(refusals=3)
+    assert await nodes.import_users() == ["users of the file not imported", "users of the file imported"]
