@@ -174,7 +174,7 @@ def test_a_user_that_is_deleted_ends_its_clients(closed: ClosedCluster) -> None:
     bob, alice = closed.settings(user="bob"), closed.settings()
     # Each broker knows a new user a moment later.
     until(lambda: _may_log_in(closed, bob), "bob cannot log in")
-    with Producer(closed.bootstrap_servers, delivery_timeout_ms=40_000, **bob) as producer:
+    with Producer(closed.bootstrap_servers, request_timeout_ms=5_000, delivery_timeout_ms=8_000, **bob) as producer:
         producer.send(TOPIC, b"of bob").result(30)
         closed.delete_user("bob")
         until(lambda: _fails(producer), "bob still writes")
