@@ -30,23 +30,49 @@ FromController = Annotated[
 ]
 
 
+AddScram = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[name=USER,password-file=FILE]",
+        help="User that the cluster begins with; also with password=, which others see in the list of processes, or"
+        " salt=, saltedpassword= and iterations=, as in Kafka. May be repeated.",
+        show_default=False,
+    ),
+]
+
+
 @app.command("format")
-def format_storage(config: ConfigFile, cluster_id: ClusterId = None, from_controller: FromController = None) -> None:
+def format_storage(
+    config: ConfigFile,
+    cluster_id: ClusterId = None,
+    from_controller: FromController = None,
+    add_scram: AddScram = None,
+) -> None:
     """Format the log directories of a node.
 
     With node.processes above 1, those of all its processes. Each directory is formatted once; formatting it again
     changes nothing. With --from-controller, a new controller gets the metadata log of the old one: see grow-quorum.
+    With --add-scram, the cluster begins with these users: format all its controllers alike.
     """
+    from kraft.cli.scram_users import first_users
     from kraft.server.config.loading import load
-    from kraft.server.controller import quorum_growth
+    from kraft.server.controller import bootstrap, quorum_growth
     from kraft.server.identity import process_storage
 
+    users = first_users(add_scram or ())
+    if users and from_controller is not None:
+        raise typer.BadParameter("the metadata log of --from-controller has its users", param_hint="--add-scram")
     with one_line_errors():
         node_config = load(config)
         if from_controller is not None:
             # Before anything is formatted.
             cluster_id = quorum_growth.check_source(node_config, from_controller, cluster_id)
-        formatted = process_storage.format_all(node_config, cluster_id)
+        if users:
+            formatted = bootstrap.format_with_users(node_config, cluster_id, users)
+        else:
+            formatted = process_storage.format_all(node_config, cluster_id)
         for one in formatted:
             did = "formatted" if one.created else "already formatted, nothing changed"
             print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
@@ -54,6 +80,9 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None, from_contro
         copied = None if from_controller is None else quorum_growth.copy_log(node_config, from_controller)
     if secret is not None:
         print(secret)
+    for user in users:
+        where = "" if node_config.is_controller else ": not here, because this node is no controller"
+        print(f"The cluster begins with user {user.name!r}{where}")
     if copied is not None:
         print(f"{copied.directory}: metadata log copied from {from_controller}, up to entry {copied.entries}")
 

@@ -113,18 +113,36 @@ def _password(user: str, file: str | None) -> str:
         if file == STANDARD_INPUT:
             text = sys.stdin.readline()
         elif file is not None:
-            with Path(file).open(encoding="utf-8") as opened:
-                text = opened.readline()
+            return password_in(Path(file), "--password-file")
         elif sys.stdin.isatty():
             return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True))
         else:
             raise typer.BadParameter("there is no terminal to ask at: give one", param_hint="--password-file")
+    except UnicodeDecodeError as error:
+        raise _unreadable(error, "--password-file") from None
+    return _without_end_of_line(text, "--password-file")
+
+
+def password_in(file: Path, option: str) -> str:
+    """Return the first line of a file. Raises BadParameter if it is empty, or the file cannot be read."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return _without_end_of_line(opened.readline(), option)
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot be read: {error}", param_hint="--password-file") from None
+        raise _unreadable(error, option) from None
+
+
+def _without_end_of_line(text: str, option: str) -> str:
     password = text.rstrip("\r\n")
     if not password:
-        raise typer.BadParameter("the password is empty", param_hint="--password-file")
+        raise typer.BadParameter("the password is empty", param_hint=option)
     return password
+
+
+def _unreadable(error: Exception, option: str) -> typer.BadParameter:
+    # The text of a UnicodeDecodeError has the bytes, which may be a password.
+    reason = error if isinstance(error, OSError) else "it is not UTF-8 text"
+    return typer.BadParameter(f"cannot be read: {reason}", param_hint=option)
 
 
 def _mechanisms(chosen: ScramMechanism | None) -> list[ScramMechanism]:

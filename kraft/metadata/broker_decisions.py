@@ -33,15 +33,20 @@ from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResul
 PRODUCER_ID_BLOCK_SIZE = 1_000
 
 
-def initialise_cluster(image: MetadataImage, cluster_id: str) -> Decision[None]:
-    """Give a new cluster its id and the latest feature levels. Once it has an id, any other id is refused."""
+def initialise_cluster(
+    image: MetadataImage, cluster_id: str, first_records: Sequence[MetadataRecord] = ()
+) -> Decision[None]:
+    """Give a new cluster its id, the latest feature levels and `first_records`, all at once.
+
+    Once it has an id, any other id is refused.
+    """
     if not image.cluster_id:
         levels = [
             FeatureLevelSet(feature=supported.feature, level=supported.max_level)
             for supported in SUPPORTED_FEATURES.values()
             if supported.max_level > level_of(image, supported.feature)
         ]
-        return Decision(records=[ClusterInitialised(cluster_id=cluster_id), *levels], response=None)
+        return Decision(records=[ClusterInitialised(cluster_id=cluster_id), *levels, *first_records], response=None)
     _check_cluster_id(image, cluster_id)
     return Decision(records=[], response=None)
 

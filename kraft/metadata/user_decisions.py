@@ -11,7 +11,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import ScramCredentialRemoved, UnknownUsersKeySet, UserRecord
 from kraft.metadata.users import credential_record
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
+from kraft.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of, salted_password
 from kraft.wire.schema.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -36,6 +36,19 @@ USER_LENGTH_MAX: Final = 1_000
 UNKNOWN_USERS_KEY_BYTES: Final = 32
 
 _NUMBER_OF: Final = {mechanism: number for number, mechanism in NUMBERS.items()}
+
+
+def password_upsertion(
+    user: str, mechanism: ScramMechanism, password: str, salt: bytes, iterations: int
+) -> ScramCredentialUpsertion:
+    """Return the alteration that sets a user's password, which is not in it."""
+    return ScramCredentialUpsertion(
+        name=user,
+        mechanism=_NUMBER_OF[mechanism],
+        iterations=iterations,
+        salt=salt,
+        salted_password=salted_password(mechanism, password, salt, iterations),
+    )
 
 
 def alter_user_scram_credentials(

@@ -8,14 +8,13 @@ from typing import Final
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.metadata.user_decisions import NUMBERS
+from kraft.metadata.user_decisions import NUMBERS, password_upsertion
 from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from kraft.sasl.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism, salted_password
+from kraft.sasl.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism
 from kraft.wire.schema.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramCredentialDeletion,
-    ScramCredentialUpsertion,
 )
 from kraft.wire.schema.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -55,13 +54,7 @@ async def set_password(
     The password is salted here: it does not leave this process. Raises the cluster's Refusal.
     """
     salt = secrets.token_bytes(SALT_BYTES)
-    upsertion = ScramCredentialUpsertion(
-        name=user,
-        mechanism=_NUMBER_OF[mechanism],
-        iterations=iterations,
-        salt=salt,
-        salted_password=salted_password(ScramMechanism(mechanism), password, salt, iterations),
-    )
+    upsertion = password_upsertion(user, ScramMechanism(mechanism), password, salt, iterations)
     await _alter(admin, AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,)), timeout_ms)
 
 

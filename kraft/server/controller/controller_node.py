@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from kraft.metadata.features import UnsupportedFeatureLevel
@@ -20,6 +21,7 @@ from kraft.server.apis.serving import controller_calls
 from kraft.server.apis.sides import ControllerSide
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.controller import bootstrap
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
 from kraft.server.controller.voter_config import voter_config
 from kraft.server.controller.voter_features import VoterFeatures
@@ -86,6 +88,7 @@ class ControllerNode:
             ) from corruption
         except UnsupportedFeatureLevel as error:
             raise MetadataUnusable(str(error)) from error
+        await self._read_bootstrap(self._config.metadata_log_dir)
         await listen()
         try:
             # In a thread: the other roles of this node are at work.
@@ -97,6 +100,19 @@ class ControllerNode:
             ) from corruption
         except MembershipRefused as refused:
             raise MetadataUnusable(str(refused)) from refused
+
+    async def _read_bootstrap(self, directory: Path) -> None:
+        if self._controller.host.image.cluster_id:
+            # The users are in the metadata now, perhaps with other passwords.
+            await asyncio.to_thread(bootstrap.remove, directory)
+            return
+        try:
+            self._controller.first_records = await asyncio.to_thread(bootstrap.read, directory)
+        except Corruption as corruption:
+            raise MetadataUnusable(
+                f"the users that a new cluster begins with are corrupt: {corruption}: format a new directory, or remove"
+                " the file if the cluster exists already"
+            ) from corruption
 
     def grpc_services(self) -> list[RaftService | Service]:
         """Return the services of the CONTROLLER listener."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import BrokerRegistration
+from kraft.metadata.records import MetadataRecord
 from kraft.metadata.service_times import ServiceTimes
 from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.model.errors import ErrorCode, Refusal
@@ -56,6 +57,8 @@ class QuorumController:
         self._config = config
         self._clock = clock
         self.topic_defaults = config.topic_defaults
+        self.first_records: Sequence[MetadataRecord] = ()
+        """What a new cluster gets with its id, from the controller that becomes active first."""
         self._service_times = ServiceTimes()
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
@@ -116,7 +119,8 @@ class QuorumController:
     async def _initialise_and_fence(self) -> None:
         try:
             if not self.host.image.cluster_id:
-                await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
+                first = self.first_records
+                await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id, first))
             await self.watch.fence_expired()
         except Refusal as refusal:
             log.info("leadership lost before expired brokers were fenced", reason=refusal.message)

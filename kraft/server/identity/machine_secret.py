@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from kraft.runtime.disk import RealDisk
+from kraft.runtime.private_files import create_once
 from kraft.server.config.loading import ConfigError
 
 _RANDOM_BYTES = 32
@@ -54,31 +53,14 @@ def find_or_create(cluster_id: str, environment: Mapping[str, str] = os.environ)
         if path.exists():
             return MachineSecret(path=path, created=False)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return MachineSecret(path=path, created=_create(path))
+        return MachineSecret(path=path, created=write_new(path))
     except OSError as error:
         raise _no_place(f"{error.filename or path}: {error.strerror}") from None
 
 
 def write_new(path: Path) -> bool:
     """Write a file with a new secret, durable and readable only by its owner; False if the file exists."""
-    return not path.exists() and _create(path)
-
-
-def _create(path: Path) -> bool:
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(descriptor, "w") as file:
-            file.write(f"{secrets.token_urlsafe(_RANDOM_BYTES)}\n")
-            file.flush()
-            os.fsync(descriptor)
-        # Unlike a rename, a link replaces nothing: of several nodes that start at once, one creates the secret.
-        os.link(draft, path)
-        RealDisk().sync_dir(str(path.parent))
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(draft)
-    return True
+    return create_once(path, f"{secrets.token_urlsafe(_RANDOM_BYTES)}\n".encode())
 
 
 def _no_place(reason: str) -> NoPlaceForSecret:

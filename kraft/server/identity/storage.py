@@ -36,6 +36,11 @@ SUPERVISOR_LOCK_FILE = ".supervisor.lock"
 
 CLEAN_SHUTDOWN_FILE = ".kraft_cleanshutdown"
 
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+"""Kafka's name of the file with what a new cluster's metadata begins with."""
+
+_FORMATTED_WITH = (META_FILE, BOOTSTRAP_FILE)
+
 _META_VERSION = "1"
 _DATA_DIRECTORY = re.compile(r"(.+-[0-9]+|__cluster_metadata.*)")
 
@@ -140,7 +145,9 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
                 path=directory,
                 directory_id=formatted[directory].directory_id,
                 closed_cleanly=(directory / CLEAN_SHUTDOWN_FILE).exists(),
-                has_been_used=any(each.name != META_FILE and each.name[0] != "." for each in directory.iterdir()),
+                has_been_used=any(
+                    each.name not in _FORMATTED_WITH and each.name[0] != "." for each in directory.iterdir()
+                ),
             )
             for directory in config.log_dirs
             if directory in formatted
