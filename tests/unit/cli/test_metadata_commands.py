@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from uuid import UUID
 
@@ -9,7 +10,14 @@ from typer.testing import CliRunner
 
 from kraft.cli.main import application
 from kraft.cli.metadata import app
-from kraft.metadata.records import ClusterInitialised, MetadataRecord, TopicConfigSet, TopicCreated
+from kraft.metadata.records import (
+    ClusterInitialised,
+    MetadataRecord,
+    ScramCredentialSet,
+    TopicConfigSet,
+    TopicCreated,
+    UnknownUsersKeySet,
+)
 from kraft.model.ids import TopicId
 from kraft.quorum import command, journal_segments
 from kraft.quorum.command import NO_OP, REGULAR, CommandKind, EntryCommand
@@ -200,3 +208,26 @@ def test_an_entry_of_a_later_version_is_one_line(tmp_path: Path) -> None:
 def test_the_command_is_part_of_kraft(snapshot: Path) -> None:
     arguments = ["metadata", "dump", str(snapshot)]
     assert CliRunner().invoke(application(arguments), arguments).exit_code == 0
+
+
+def test_what_is_kept_of_passwords_is_not_printed(tmp_path: Path) -> None:
+    secrets = [letter * 32 for letter in (b"A", b"B", b"C", b"D")]
+    salt, stored_key, server_key, unknown_users_key = secrets
+    credential = ScramCredentialSet(
+        user="alice",
+        mechanism="SCRAM-SHA-256",
+        salt=salt,
+        iterations=4_096,
+        stored_key=stored_key,
+        server_key=server_key,
+    )
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.add(entry(UnknownUsersKeySet(key=unknown_users_key), credential, term=3), 1, 3)
+    journal.sync()
+    journal.close()
+    for output in ("table", "json"):
+        code, out, err = run(journal.path, "--output", output)
+        assert (code, err) == (0, "")
+        assert all(text in out for text in ("UnknownUsersKeySet", "alice", "4096"))
+        for secret in secrets:
+            assert not any(text in out for text in (secret.decode(), secret.hex(), b64encode(secret).decode()[:40]))
