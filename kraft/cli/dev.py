@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kraft.local.forked_processes import ForkServer
     from kraft.local.local_cluster import LocalCluster
     from kraft.local.node_process import NodeProcess
+    from kraft.local.security_files import SecurityFiles
     from kraft.server.config.node_config import NodeConfig
 
 VOTERS_MAX = 3
@@ -56,6 +57,10 @@ def dev(
             help=f"First port of node 1; the ports of each further node are 100 higher. [default: {BASE_PORT}]",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Require TLS and a login: an administrator and certificates are made."),
+    ] = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""
     from kraft.local.forked_processes import ForkServer
@@ -70,7 +75,7 @@ def dev(
     keep = data_dir is not None
     try:
         with one_line_errors(NodeFailed, ConnectionError, _CannotStart):
-            _run(directory, nodes, base_port, forks, stop)
+            _run(directory, nodes, base_port, secure, forks, stop)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -95,8 +100,10 @@ class _StopRequest:
         self._is_made = True
 
 
-def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, stop: _StopRequest) -> None:
-    from kraft.local import cluster_files
+def _run(
+    directory: Path, nodes: int, base_port: int | None, secure: bool, forks: ForkServer, stop: _StopRequest
+) -> None:
+    from kraft.local import cluster_files, security_files
     from kraft.local.local_cluster import LocalCluster
     from kraft.local.node_process import NodeFailed
     from kraft.server.identity import storage
@@ -104,11 +111,15 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
     existing = cluster_files.read(directory)
     if nodes < len(existing):
         raise _CannotStart(f"{directory} holds a cluster of {len(existing)} nodes: use --nodes {len(existing)} or more")
-    plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing))
+    secure = _is_secured(directory, existing, secure)
+    plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing), secure)
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
+    security = None
     try:
-        cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
+        if secure:
+            security = security_files.make_here(cluster_files.security_directory(directory))
+        cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id(), security)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise _CannotStart(f"{directory}: cannot be written to: {reason}: choose another --data-dir") from None
@@ -117,7 +128,7 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
         cluster.start()
         print_cluster = _cluster_printer()
         if cluster.wait_ready(cancelled=stop):
-            print_cluster(cluster)
+            print_cluster(cluster, security)
             _watch(cluster, stop)
     except BaseException:
         # Report the first error, not how the other nodes then ended.
@@ -129,7 +140,19 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
     print("Stopped.", flush=True)
 
 
-def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePlan]:
+def _is_secured(directory: Path, existing: list[NodeConfig], asked: bool) -> bool:
+    """Return whether the cluster is secured: one that exists stays as it was made."""
+    from kraft.server.config.values import GRPC
+
+    if not existing:
+        return asked
+    was = existing[0].security_of(GRPC).protocol.has_sasl
+    if asked and not was:
+        raise _CannotStart(f"{directory} holds a cluster that is not secured: choose another --data-dir with --secure")
+    return was
+
+
+def _plan(existing: list[NodeConfig], nodes: int, base_port: int, secure: bool) -> list[NodePlan]:
     """Plan the nodes. An existing cluster keeps its voters; in a new one the first three nodes vote."""
     voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
     highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + _GRPC_OFFSET
@@ -137,11 +160,14 @@ def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePl
         raise _CannotStart(
             f"--base-port {base_port}: port {highest_port} of the last node is above 65535: choose a lower one"
         )
-    return [_plan_node(node_id, base_port, is_voter=node_id in voters) for node_id in range(1, nodes + 1)]
+    return [
+        _plan_node(node_id, base_port, is_voter=node_id in voters, secure=secure) for node_id in range(1, nodes + 1)
+    ]
 
 
-def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
+def _plan_node(node_id: int, base_port: int, is_voter: bool, secure: bool) -> NodePlan:
     from kraft.local.cluster_files import NodePlan
+    from kraft.server.config.values import PLAINTEXT, SecurityProtocol
 
     first = base_port + (node_id - 1) * _PORTS_FROM_NODE_TO_NODE
     return NodePlan(
@@ -149,6 +175,7 @@ def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
         grpc_port=first + _GRPC_OFFSET,
         controller_port=first + _CONTROLLER_OFFSET if is_voter else None,
         kafka_port=first,
+        kafka_listener=SecurityProtocol.SASL_SSL.value if secure else PLAINTEXT,
     )
 
 
@@ -164,7 +191,11 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
     from kraft.server.process.ports import why_not_free
 
     for plan in plans:
-        listeners = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))
+        listeners = (
+            (plan.kafka_listener, plan.kafka_port),
+            ("GRPC", plan.grpc_port),
+            ("CONTROLLER", plan.controller_port),
+        )
         for name, port in listeners:
             if port is not None and (reason := why_not_free(HOST, port)):
                 raise _CannotStart(
@@ -173,7 +204,7 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
                 )
 
 
-def _cluster_printer() -> Callable[[LocalCluster], None]:
+def _cluster_printer() -> Callable[[LocalCluster, SecurityFiles | None], None]:
     """Return what prints a cluster that is ready, with its imports done while the nodes are starting."""
     import psutil
     from rich.console import Console
@@ -182,7 +213,9 @@ def _cluster_printer() -> Callable[[LocalCluster], None]:
     return partial(_print_cluster, psutil.Process(), Console(highlight=False), Table())
 
 
-def _print_cluster(launcher: psutil.Process, console: Console, table: Table, cluster: LocalCluster) -> None:
+def _print_cluster(
+    launcher: psutil.Process, console: Console, table: Table, cluster: LocalCluster, security: SecurityFiles | None
+) -> None:
     took_s = time.time() - launcher.create_time()
     for title in ("node", "roles", "address", "pid", "memory"):
         table.add_column(title)
@@ -197,8 +230,34 @@ def _print_cluster(launcher: psutil.Process, console: Console, table: Table, clu
     console.print(table)
     console.print(f"Logs: {next(iter(cluster.nodes.values())).log_path.parent}/node-*.log", soft_wrap=True)
     console.print(f"Cluster ready after {took_s:.2f} s. Ctrl-C stops it.")
+    if security is not None:
+        for line in how_to_connect(cluster.kafka_bootstrap_servers, cluster.bootstrap_servers, security):
+            console.print(line, soft_wrap=True, markup=False)
+        return
     console.print(f"Kafka clients: bootstrap.servers={cluster.kafka_bootstrap_servers}", soft_wrap=True)
     console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
+
+
+def how_to_connect(kafka_servers: str, servers: str, security: SecurityFiles) -> list[str]:
+    """Return lines that say how clients log in as the administrator; the password is in a file, and not in them."""
+    from kraft.local.security_files import ADMIN, MECHANISM
+
+    password = f"open({str(security.password)!r}).read().strip()"
+    authority = str(security.authority)
+    return [
+        f"Java's clients and tools: bootstrap.servers={kafka_servers} and the settings in {security.client}",
+        (
+            f"kafka-python: KafkaProducer(bootstrap_servers={kafka_servers!r}, security_protocol='SASL_SSL',"
+            f" sasl_mechanism={MECHANISM!r}, sasl_plain_username={ADMIN!r}, sasl_plain_password={password},"
+            f" ssl_cafile={authority!r})"
+        ),
+        (
+            f"confluent-kafka: Producer({{'bootstrap.servers': {kafka_servers!r}, 'security.protocol': 'SASL_SSL',"
+            f" 'sasl.mechanism': {MECHANISM!r}, 'sasl.username': {ADMIN!r}, 'sasl.password': {password},"
+            f" 'ssl.ca.location': {authority!r}}})"
+        ),
+        f"Next: kraft topics list --bootstrap-server {servers} --command-config {security.client}",
+    ]
 
 
 def _watch(cluster: LocalCluster, stop: _StopRequest) -> None:

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "produce": ("kraft.cli.produce", "Send each line of standard input as a record."),
     "consume": ("kraft.cli.consume", "Print the records of a topic until Ctrl-C."),
     "storage": ("kraft.cli.storage", "Format the log directories of nodes."),
+    "security": ("kraft.cli.security", "Make the certificates and the administrator of a cluster."),
     "server": ("kraft.cli.server", "Start and stop nodes."),
     "cluster": ("kraft.cli.cluster.commands", "Show what is wrong with the cluster."),
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),

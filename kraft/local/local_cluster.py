@@ -135,12 +135,14 @@ class _Readiness:
 
 
 def _dial(running: Sequence[NodeProcess]) -> Dial:
-    """Return what opens channels to the nodes: all have the same security, and know the same secret."""
+    """Return what opens channels to the brokers: all have the same security, and know the same secret."""
     from kraft.local.node_dialling import dial_as_node
     from kraft.rpc.peers import dial_openly
 
+    # A controller alone has no GRPC listener, and does not know the security of theirs.
+    brokers = [node.config_path for node in running if node.address is not None]
     try:
-        return dial_as_node(load(running[0].config_path)) if running else dial_openly
+        return dial_as_node(load(brokers[0])) if brokers else dial_openly
     except ConfigError:
         # The node ends with the same error, and reports it.
         return dial_openly

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
@@ -16,6 +16,8 @@ from kraft.local.forked_processes import ForkServer
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import READY_DEADLINE_S, LocalCluster
 from kraft.local.node_process import STOP_DEADLINE_S, NodeProcess
+from kraft.local.security_files import SecurityFiles, make_here
+from kraft.server.config.values import PLAINTEXT, SecurityProtocol
 from kraft.server.identity import storage
 
 _FORKS: Final = ForkServer("kraft.cli.foreground:preload")
@@ -33,7 +35,8 @@ class Cluster:
 
     `roles` has the `process.roles` of each node; by default the first three nodes are brokers and controllers, the
     others brokers. `overrides` are settings for all nodes, by Kafka's names; `node_overrides` for single nodes, by id.
-    Ids begin at 1. Without `directory`, the files are in a temporary one that is removed at the end.
+    Ids begin at 1. Without `directory`, the files are in a temporary one that is removed at the end. With `secure`,
+    clients need TLS and a login: `client_settings` has an administrator's, `security` their files.
 
     An exception that leaves the `with` block gets the end of every node's log as a note. Calls block, each with a
     deadline; from a coroutine, use `asyncio.to_thread`.
@@ -46,6 +49,7 @@ class Cluster:
         overrides: Mapping[str, str] | None = None,
         roles: Sequence[str] | None = None,
         node_overrides: Mapping[int, Mapping[str, str]] | None = None,
+        secure: bool = False,
     ) -> None:
         roles = roles if roles is not None else _usual_roles(nodes)
         if len(roles) != nodes:
@@ -53,15 +57,19 @@ class Cluster:
         self.cluster_id = storage.random_cluster_id()
         self._reserved = ReservedPorts(_PORTS_A_NODE * nodes)
         try:
-            plans = _plans(roles, self._reserved.ports, overrides or {}, node_overrides or {})
+            plans = _plans(roles, self._reserved.ports, overrides or {}, node_overrides or {}, secure)
         except ValueError:
             self._reserved.release()
             raise
         self._launcher = os.getpid()
         self._is_temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="kraft-cluster-") if directory is None else directory).absolute()
+        self.security: SecurityFiles | None = None
+        """Of a secured cluster: `security.client` is for --command-config, `security.authority` the trusted CA."""
         try:
-            cluster_files.write(self.directory, plans, self.cluster_id)
+            if secure:
+                self.security = make_here(cluster_files.security_directory(self.directory))
+            cluster_files.write(self.directory, plans, self.cluster_id, self.security)
         except BaseException:
             self._remove_files()
             raise
@@ -77,6 +85,14 @@ class Cluster:
     def kafka_bootstrap_servers(self) -> str:
         """Return `host:port` of every broker for clients of Kafka's protocol."""
         return self._local.kafka_bootstrap_servers
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """Return settings by the keys of Kafka's clients, with which one logs in; empty unless the cluster is secured.
+
+        `Producer(cluster.bootstrap_servers, **cluster.client_settings)`
+        """
+        return {} if self.security is None else {**self.security.client_settings()}
 
     def node(self, node_id: int) -> NodeProcess:
         return self._local.nodes[node_id]
@@ -143,6 +159,7 @@ def _plans(
     ports: Sequence[int],
     overrides: Mapping[str, str],
     node_overrides: Mapping[int, Mapping[str, str]],
+    secure: bool,
 ) -> list[NodePlan]:
     plans = []
     for node_id, text in enumerate(roles, start=1):
@@ -158,6 +175,7 @@ def _plans(
                 grpc_port=grpc_port if _BROKER in names else None,
                 controller_port=controller_port if _CONTROLLER in names else None,
                 kafka_port=kafka_port if _BROKER in names else None,
+                kafka_listener=SecurityProtocol.SASL_SSL.value if secure else PLAINTEXT,
                 settings={**overrides, **node_overrides.get(node_id, {})},
             )
         )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 
+import confluent_kafka
+import kafka
 import psutil
 import pytest
 
@@ -167,3 +171,56 @@ def test_a_node_that_dies_is_named_and_the_other_goes_on_without_a_controller(
     assert dev.process.wait(60) == 1
     dev.wait_for("(end of output)")
     assert re.search(r"kraft: node \d ended with exit code -9; the end of ", dev.output)
+
+
+def _printed(dev: Dev, client: str) -> str:
+    """Return the expression that is printed for a client."""
+    (line,) = (line for line in dev.output.splitlines() if line.startswith(f"{client}: "))
+    return line.removeprefix(f"{client}: ")
+
+
+def test_a_secured_cluster_prints_how_clients_connect_and_no_password(
+    start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
+) -> None:
+    arguments = ("--nodes", "3", "--data-dir", str(tmp_path))
+    began = time.monotonic()
+    dev = start_dev("--secure", "--base-port", base_port, *arguments)
+    dev.wait_for("Next: ")
+    # As a reader would copy it.
+    producer = eval(_printed(dev, "kafka-python"), {"KafkaProducer": kafka.KafkaProducer})  # noqa: S307
+    assert producer.send("orders", b"1").get(30).offset == 0
+    print(f"kafka-python's first record: {time.monotonic() - began:.1f} s after the command")
+    producer.close()
+    confluent = eval(_printed(dev, "confluent-kafka"), {"Producer": confluent_kafka.Producer})  # noqa: S307
+    confluent.produce("orders", b"2")
+    assert confluent.flush(30) == 0
+    command = shlex.split(_printed(dev, "Next"))
+    listed = PROGRAMS.run([*KRAFT, *command[1:]], 60)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "orders" in listed.stdout
+    without = PROGRAMS.run([*KRAFT, *command[1:-2]], 60)
+    assert (without.returncode, without.stdout) == (1, "")
+    password = (tmp_path / "security" / "admin.password").read_text().strip()
+    assert dev.end(signal.SIGINT) == 0
+    assert password not in dev.output
+
+    # It stays as it was made.
+    again = start_dev(*arguments)
+    again.wait_for("Next: ")
+    assert _printed(again, "kafka-python") == _printed(dev, "kafka-python")
+    assert PROGRAMS.run([*KRAFT, *command[1:]], 60).stdout == listed.stdout
+    assert again.end(signal.SIGINT) == 0
+    logs = "".join(log.read_text() for log in tmp_path.glob("node-*.log"))
+    assert password not in logs + again.output
+
+
+def test_a_cluster_without_users_is_not_secured_afterwards(
+    start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
+) -> None:
+    arguments = ("--nodes", "1", "--base-port", base_port, "--data-dir", str(tmp_path))
+    dev = start_dev(*arguments)
+    dev.wait_for("Ctrl-C stops it")
+    assert dev.end(signal.SIGINT) == 0
+    refused = PROGRAMS.run([*KRAFT, "dev", "--secure", *arguments], 60)
+    expected = f"kraft: {tmp_path} holds a cluster that is not secured: choose another --data-dir with --secure\n"
+    assert (refused.returncode, refused.stderr) == (1, expected)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from kraft.client import Admin, Producer
+from kraft.model.errors import KraftError
 from kraft.testing import Cluster, NodeFailed
+from tests.support.command_line import kraft
 
 
 def test_a_cluster_is_ready_inside_and_gone_afterwards() -> None:
@@ -82,3 +86,38 @@ def test_a_node_that_cannot_start_is_reported_with_its_log() -> None:
     with pytest.raises(NodeFailed, match=r"process\.roles is missing"), cluster:
         raise AssertionError("never ready")
     assert not cluster.directory.exists()
+
+
+def test_a_secured_cluster_serves_clients_that_log_in(tmp_path: Path) -> None:
+    roles = ["controller", "broker", "broker,controller"]
+    with Cluster(nodes=3, roles=roles, directory=tmp_path / "cluster", secure=True) as cluster:
+        assert cluster.security is not None
+        with Admin(cluster.bootstrap_servers, **cluster.client_settings) as admin:
+            admin.create_topic("orders", 1, 2)
+        with Producer(cluster.bootstrap_servers, **cluster.client_settings) as producer:
+            producer.send("orders", b"1").result(30)
+        config = str(cluster.security.client)
+        printed = kraft(
+            cluster, "consume", "orders", "--from-beginning", "--max-messages", "1", "--command-config", config
+        )
+        assert printed == "1\n"
+        with (
+            pytest.raises(KraftError, match="security"),
+            Admin(cluster.bootstrap_servers, default_api_timeout_ms=2_000) as stranger,
+        ):
+            stranger.list_topics()
+        cluster.node(3).terminate()
+        cluster.node(3).start()
+        cluster.wait_ready()
+        loose = [
+            str(each.relative_to(cluster.directory))
+            for each in cluster.directory.rglob("*")
+            # The launcher's files for nodes have no secrets.
+            if each.stat().st_mode & 0o077 and each.suffix != ".properties"
+        ]
+        assert loose == []
+
+
+def test_an_open_cluster_needs_no_settings() -> None:
+    with Cluster(nodes=1) as cluster:
+        assert (cluster.client_settings, cluster.security) == ({}, None)
