@@ -13,7 +13,6 @@ from kraft.tls.handshakes import (
     BEGUN_MAX,
     BEGUN_S_MAX_WHEN_CROWDED,
     DEADLINE_S,
-    HANDSHAKE_BYTES_MAX,
     ClientRefused,
     ServerHandshake,
     TlsPeer,
@@ -187,20 +186,27 @@ async def test_a_handshake_that_takes_too_long_is_ended() -> None:
     assert len(listener.handshakes) == 0
 
 
-async def test_the_bytes_and_records_of_a_handshake_are_limited() -> None:
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("HANDSHAKE_BYTES_MAX", "its TLS handshake takes more than 20 bytes"),
+        ("RECORDS_MAX", "its TLS handshake takes more than 20 records"),
+    ],
+)
+async def test_the_bytes_and_records_of_a_handshake_are_limited(
+    monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
+) -> None:
+    monkeypatch.setattr(handshakes, limit, 20)
     listener = Listener()
     tcp, _ = listener.accept()
     # A ClientHello that goes on and on, in records of a byte.
-    begin = b"\x16\x03\x01\x00\x04\x01\x00\xff\xff"
-    arrive(tcp, begin)
-    await turns()
-    for _ in range(HANDSHAKE_BYTES_MAX):
-        if tcp.is_aborted:
-            break
+    arrive(tcp, b"\x16\x03\x01\x00\x04\x01\x00\xff\xff")
+    for _ in range(30):
+        await turns()
         arrive(tcp, b"\x16\x03\x01\x00\x01\x00")
-        await turns(2)
+    await turns()
+    assert listener.reasons == [reason]
     assert tcp.is_aborted
-    assert len(listener.reasons) == 1
 
 
 async def test_a_flood_of_handshakes_is_carried_out_a_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +224,10 @@ async def test_a_flood_of_handshakes_is_carried_out_a_few_in_a_turn(monkeypatch:
     late = Client(listener.accept()[0])
     late.shake()
     clients[0].shake()
-    await turns(2)
+    await turns(1)
     assert isinstance(clients[0].tcp.protocol, TlsTransport)
+    assert not late.tcp.written
+    await turns(1)
     assert late.tcp.written
 
 
