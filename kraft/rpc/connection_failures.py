@@ -56,7 +56,7 @@ def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | No
     if "Hostname Verification Check failed" in details:
         return "its certificate is not for the host name that was dialled"
     if "WRONG_VERSION_NUMBER" in details:
-        return "it does not use TLS: compare listener.security.protocol.map of both nodes"
+        return "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings"
     if _CONNECTING in details and "Socket closed" in details:
         return f"it closed the connection during the handshake; {_LIKELY_CAUSE[uses_tls]}"
     return None

@@ -87,7 +87,7 @@ def closed_cluster(
     """Run a cluster with the user alice."""
     stores = Authority(directory).certify("node")
     settings = {
-        "listener.security.protocol.map": "GRPC:SASL_SSL,PLAINTEXT:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "GRPC:SASL_SSL,PLAINTEXT:SASL_SSL",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
         "ssl.keystore.location": str(stores.keystore),
         "ssl.truststore.location": str(stores.truststore),

@@ -26,7 +26,7 @@ _PENDING: Final = "no answer yet"
 
 _OTHER_LISTENER: Final = (
     "this port does not speak Kraft's gRPC client protocol; use the address of a GRPC listener (default port 9094), "
-    "and the security.protocol of that listener"
+    "with its security.protocol, and ssl.keystore.location if it requires certificates"
 )
 _NOT_SERVED: Final = (
     "this port does not serve the request; use the address of a GRPC listener (default port 9094), or a newer broker"

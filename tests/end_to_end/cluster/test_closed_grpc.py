@@ -344,17 +344,36 @@ def test_a_stranger_who_tries_again_and_again_does_not_fill_the_log(closed: Clos
         assert "also wrong" not in str(lines)
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
-def test_bulk_reads_log_in_at_the_listener_of_kafkas_protocol(
-    mechanism: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_in, logins = closed_listeners.log_in, list[str]()
+@pytest.fixture
+def logins(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Logins at listeners of Kafka's protocol."""
+    log_in, found = closed_listeners.log_in, list[object]()
 
     def counted(*given: Any) -> float | None:
-        logins.append(mechanism)
+        found.append(given[0])
         return log_in(*given)
 
     monkeypatch.setattr(fetch_socket, "log_in", counted)
+    return found
+
+
+def _read_in_bulk(bootstrap_servers: str, settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> int:
+    """Write records, and return how many are read by one bulk read, that needs nothing of gRPC."""
+    with Admin(bootstrap_servers, **settings) as admin:
+        admin.create_topic("bulk", 1, 1)
+    with Producer(bootstrap_servers, **settings) as producer:
+        for sent in [producer.send("bulk", b"x" * 1_000) for _ in range(5_000)]:
+            sent.result(30)
+    with caplog.at_level("DEBUG", "kraft.client"), Consumer(bootstrap_servers, **settings) as consumer:
+        count = sum(chunk.columns.record_count for chunk in consumer.read_arrow(TopicPartition("bulk", 0), 0, 5_000))
+    assert "direct fetch" not in caplog.text
+    return count
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_bulk_reads_log_in_at_the_listener_of_kafkas_protocol(
+    mechanism: str, logins: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
     overrides = {
         "listener.security.protocol.map": "GRPC:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": mechanism,
@@ -362,16 +381,15 @@ def test_bulk_reads_log_in_at_the_listener_of_kafkas_protocol(
     with Cluster(1, overrides=overrides) as cluster:
         add_user(cluster, "alice")
         settings = login_settings("SASL_PLAINTEXT", mechanism=mechanism)
-        with Admin(cluster.bootstrap_servers, **settings) as admin:
-            admin.create_topic(TOPIC, 1, 1)
-        with Producer(cluster.bootstrap_servers, **settings) as producer:
-            for sent in [producer.send(TOPIC, b"%d" % number) for number in range(1_000)]:
-                sent.result(30)
-        with caplog.at_level("INFO", "kraft.client"), Consumer(cluster.bootstrap_servers, **settings) as consumer:
-            chunks = list(consumer.read_arrow(TopicPartition(TOPIC, 0), 0, 1_000))
-        assert chunks
-        assert logins
-        assert "direct fetch" not in caplog.text
+        assert _read_in_bulk(cluster.bootstrap_servers, settings, caplog) == 5_000
+    assert len(logins) == 1
+
+
+def test_bulk_reads_are_inside_tls(
+    closed: ClosedCluster, logins: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert _read_in_bulk(closed.bootstrap_servers, closed.settings(), caplog) == 5_000
+    assert len(logins) == 1
 
 
 def test_a_node_in_the_background_is_waited_for_where_clients_have_to_log_in(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
         ),
         (
             f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",
-            "it does not use TLS: compare listener.security.protocol.map of both nodes",
+            "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings",
         ),
         (
             f"{CONNECTING}Socket closed",

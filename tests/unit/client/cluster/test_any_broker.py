@@ -53,7 +53,8 @@ async def test_an_address_of_another_listener_is_soon_reported_with_the_remedy(k
     error = await failure(kind("broker-1:9092", "the connection was closed"))
     assert str(error) == (
         "no broker answered within 1 s (broker-1:9092: this port does not speak Kraft's gRPC client protocol; "
-        "use the address of a GRPC listener (default port 9094), and the security.protocol of that listener)"
+        "use the address of a GRPC listener (default port 9094), with its security.protocol, and "
+        "ssl.keystore.location if it requires certificates)"
     )
     assert asyncio.get_running_loop().time() - began_s <= REFUSED_TIMEOUT_MS / 1_000
 
