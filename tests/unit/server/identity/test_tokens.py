@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from kraft.sasl.exchange import Rejected
 from kraft.server.identity.token_keys import TokenKeys, read_keys
-from kraft.server.identity.tokens import TOKEN_BYTES_MAX, VerifiedToken, read_token, unknown_key, verified
+from kraft.server.identity.tokens import TOKEN_BYTES_MAX, SignedToken, VerifiedToken, read_token, unknown_key, verified
 from tests.support.token_issuer import AUDIENCE, ISSUER, SETTINGS, SigningKey, TokenIssuer, segment
 
 NOW_S = 1_700_000_000
@@ -201,7 +201,10 @@ def test_clocks_may_differ_by_the_skew(issuer: TokenIssuer) -> None:
     assert check(late, keys).expires_ms == (NOW_S + 1) * 1_000
 
 
-@pytest.mark.parametrize("payload", [b"[]", b"7", b"{", b'{"exp": NaN}', b'{"exp": 1e999}', b"[" * 9_000, b"\xff", b""])
+@pytest.mark.parametrize(
+    "payload",
+    [b"[]", b"7", b"{", b'{"exp": NaN}', b'{"exp": 1e999}', b"[" * 9_000, b'{"a":' + b"[" * 9_000, b"\xff", b""],
+)
 def test_claims_that_are_no_object_are_refused_though_they_are_signed(issuer: TokenIssuer, payload: bytes) -> None:
     refused(issuer.signed(payload), issuer)
 
@@ -227,6 +230,23 @@ def test_claims_that_are_no_object_are_refused_though_they_are_signed(issuer: To
 )
 def test_nonsense_is_refused_with_a_short_reason(issuer: TokenIssuer, token: str) -> None:
     refused(token, issuer)
+
+
+def test_a_signature_that_needs_extensions_is_refused_though_it_is_right(issuer: TokenIssuer) -> None:
+    for header in ({"crit": ["b64"], "b64": True}, {"b64": True}):
+        assert "requires extensions" in refused(issuer.token(header=header, **TIMES), issuer)
+
+
+def test_a_token_that_is_too_long_is_not_even_decoded(issuer: TokenIssuer) -> None:
+    assert "longer than" in refused(issuer.token(padding="x" * TOKEN_BYTES_MAX, **TIMES), issuer)
+
+
+def test_an_algorithm_that_slipped_through_has_verified_nothing(issuer: TokenIssuer) -> None:
+    # As if the header had been read in two ways.
+    unsigned = f"{segment({'alg': 'none'})}.{segment(issuer.claims('admin', **TIMES))}."
+    (key,) = read_keys(issuer.jwks()).keys
+    with pytest.raises(Rejected, match="no valid RS256 signature"):
+        verified(SignedToken(text=unsigned, algorithm="RS256", key_id=None), key.key, SETTINGS, NOW_S)
 
 
 def test_a_token_is_not_shown(issuer: TokenIssuer) -> None:
