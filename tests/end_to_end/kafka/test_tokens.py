@@ -6,6 +6,8 @@ Three nodes, whose only listener of Kafka's protocol asks for a login. The keys 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from kraft.client import Admin
 from kraft.model.errors import ErrorCode
 from kraft.server.identity.key_refresh import UNKNOWN_KEY_PAUSE_MS
 from kraft.wire.schema.sasl_authenticate import SaslAuthenticateResponse
+from tests.support.kafka.kafka_jars import java_command, kafka_jars
 from tests.support.kafka.logged_in_clients import (
     VALUES,
     aiokafka_reads_what_it_wrote,
@@ -122,6 +125,37 @@ def test_aiokafka(nodes: Nodes, topic: str) -> None:
         "sasl_oauth_token_provider": Provider(),
     }
     assert asyncio.run(aiokafka_reads_what_it_wrote(login, topic)) == VALUES
+
+
+def test_javas_clients(nodes: Nodes, topic: str, tmp_path: Path) -> None:
+    token, settings = tmp_path / "token", tmp_path / "client.properties"
+    token.write_text(nodes.issuer.token("carol"))
+    settings.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n"
+        "sasl.login.callback.handler.class="
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+    )
+
+    def run(program: str, *arguments: str, given: bytes = b"") -> bytes:
+        command = java_command(kafka_jars(), program, "--bootstrap-server", nodes.servers, "--topic", topic, *arguments)
+        # In a JVM of its own: Kafka's clients read a file only if a property of the whole JVM allows it.
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={token.as_uri()}"
+        done = subprocess.run(
+            [*command, "--command-config", str(settings)],
+            input=given,
+            capture_output=True,
+            timeout=90,
+            check=False,
+            env={**os.environ, "JAVA_TOOL_OPTIONS": allowed},
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout
+
+    run("org.apache.kafka.tools.ConsoleProducer", given=b"\n".join(VALUES) + b"\n")
+    place = ["--partition", "0", "--offset", "earliest", "--max-messages", "3", "--timeout-ms", "60000"]
+    assert run("org.apache.kafka.tools.consumer.ConsoleConsumer", *place).splitlines() == VALUES
 
 
 # --- sessions ----------------------------------------------------------------------------------------------------
