@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.rpc.session_tokens import IssuedSession, NotLoggedIn, SessionOver, SessionTokens
+
+T = TypeVar("T")
 
 PrincipalOf: TypeAlias = Callable[[Mapping[str, Iterable[bytes]]], Principal]
 """Returns whom a certificate stands for, from what gRPC says of a connection with TLS."""
@@ -63,7 +65,7 @@ class ClientGate:
         """End what clients have open whose sessions must not go on; those of `deleted` users never begin again."""
         self._tokens.users_deleted(deleted)
         for opened in self._open:
-            opened.end_if_over()
+            opened.end_if_withdrawn()
 
 
 class SessionMessages:
@@ -73,30 +75,46 @@ class SessionMessages:
         self._messages = messages
         self._issued = issued
         self._tokens = tokens
-        self._waiting: asyncio.Task[Any] | None = None
-        self._is_over = False
+        self._waiting: set[asyncio.Task[Any] | None] = set()
+        """Tasks that wait in `while_valid`."""
+
+        self._is_withdrawn = False
 
     def __aiter__(self) -> SessionMessages:
         return self
 
     async def __anext__(self) -> bytes:
-        waiting = self._waiting = asyncio.current_task()
-        try:
-            message = await anext(self._messages)
-        except asyncio.CancelledError:
-            if not self._is_over or waiting is None or waiting.uncancel() > 0:
-                raise
-            raise SessionOver from None
-        finally:
-            self._waiting = None
+        message = await self.while_valid(self._messages.__anext__)
         self._tokens.check(self._issued)
         return message
 
-    def end_if_over(self) -> None:
-        """Wake up a task that waits for the next message, if the session is over."""
+    async def while_valid(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Return the outcome. Raises SessionOver once the session is withdrawn, without waiting any longer."""
+        self._check_withdrawn()
+        task = asyncio.current_task()
+        is_first = task not in self._waiting
+        self._waiting.add(task)
         try:
-            self._tokens.check(self._issued)
-        except SessionOver:
-            if self._waiting is not None and not self._is_over:
-                self._waiting.cancel()
-            self._is_over = True
+            outcome = await begin()
+        except asyncio.CancelledError:
+            if not self._is_withdrawn or task is None or task.uncancel() > 0:
+                raise
+            raise SessionOver from None
+        finally:
+            if is_first:
+                self._waiting.discard(task)
+        self._check_withdrawn()
+        return outcome
+
+    def _check_withdrawn(self) -> None:
+        if self._is_withdrawn:
+            raise SessionOver
+
+    def end_if_withdrawn(self) -> None:
+        """Wake up the tasks that wait, if the session must not go on."""
+        if self._is_withdrawn or not self._tokens.is_withdrawn(self._issued):
+            return
+        self._is_withdrawn = True
+        for task in self._waiting:
+            if task is not None:
+                task.cancel()

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.rpc import introductions
-from kraft.rpc.client_gate import CALLER, NODE, Caller, ClientGate, PrincipalOf
+from kraft.rpc.client_gate import CALLER, NODE, Caller, ClientGate, PrincipalOf, SessionMessages
 from kraft.rpc.introductions import (
     HEADER,
     SECRET_DIFFERS,
@@ -41,6 +41,8 @@ from kraft.rpc.services import Context, MethodHandler
 from kraft.rpc.session_tokens import NotLoggedIn, SessionOver
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 CHALLENGE_METHOD: Final = "/kraft.v1.Membership/Challenge"
 REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
@@ -221,7 +223,8 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
         async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
             async with opened(messages, context) as counted:
-                return await handler.unary_unary(await only(counted, context), context)
+                request = await only(counted, context)
+                return await counted.answer(lambda: handler.unary_unary(request, context))
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
 
@@ -335,6 +338,12 @@ class _Messages:
         self._received.message_came(self._call, len(data))
         return self._decode(data)
 
+    async def answer(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer to what came. Raises SessionOver once the caller's session is withdrawn."""
+        if isinstance(self._messages, SessionMessages):
+            return await self._messages.while_valid(begin)
+        return await begin()
+
 
 def _stream_handler(
     answer: Callable[[Any, Context], Any],
@@ -348,7 +357,7 @@ def _stream_handler(
         async with opened(messages, context) as counted:
             values = await begin(counted, context)
             async with aclosing(answer(values, context)) as answers:
-                async for message in answers:
+                while (message := await counted.answer(lambda: anext(answers, None))) is not None:
                     yield message
 
     return grpc.stream_stream_rpc_method_handler(cast(Any, answered), None, serialize)

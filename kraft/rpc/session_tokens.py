@@ -86,11 +86,14 @@ class SessionTokens:
 
     def check(self, issued: IssuedSession) -> None:
         """Raise SessionOver if the session's time is over, or its user is not what it was."""
+        if issued.session.is_over(self._monotonic_ms()) or self.is_withdrawn(issued):
+            raise SessionOver
+
+    def is_withdrawn(self, issued: IssuedSession) -> bool:
+        """Return whether the session's user is not what it was, whatever the time."""
         session = issued.session
-        if session.is_over(self._monotonic_ms()) or self._objection(session) is not None:
-            raise SessionOver
-        if issued.issued_ms <= self._deleted_ms.get(session.principal.name, -1):
-            raise SessionOver
+        is_deleted = issued.issued_ms <= self._deleted_ms.get(session.principal.name, -1)
+        return is_deleted or self._objection(session) is not None
 
     def _read(self, token: str) -> IssuedSession:
         if len(token) > TOKEN_CHARACTERS_MAX:

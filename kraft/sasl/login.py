@@ -179,7 +179,7 @@ class SaslLogin:
         has_token = self._mechanism is SaslMechanism.OAUTHBEARER
         bytes_max = TOKEN_MESSAGE_BYTES_MAX if has_token else MESSAGE_BYTES_MAX
         if len(message) > bytes_max:
-            too_long = f"a message of {len(message)} bytes is longer than {bytes_max}"
+            too_long = f"a message is longer than {bytes_max} bytes"
             raise self._rejected(Rejected(too_long, told=f"Authentication failed: {too_long}"))
         if self.session is not None and self._mechanism is not self.session.mechanism:
             raise self._refused(

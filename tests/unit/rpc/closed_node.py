@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,6 +51,7 @@ class ClosedNode:
         self.logins = 0
         self.now_ms = 0
         self.port = 0
+        self.new_records = asyncio.Event()
         self._rules = LoginRules(
             mechanisms=(SaslMechanism.SCRAM_SHA_256, SaslMechanism.PLAIN),
             reauthentication_ms_max=reauthentication_ms_max,
@@ -86,6 +88,8 @@ class ClosedNode:
         return MetadataResponse(cluster_id="", controller_id=1, brokers=(), topics=())
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
+        if request.max_wait_ms:
+            await self.new_records.wait()
         return FetchResponse(request_id=request.request_id, partitions=[])
 
     @property

@@ -21,6 +21,7 @@ from kraft.rpc.introductions import HEADER as INTRODUCTION
 from kraft.rpc.login_service import LOGINS_OF_HOST_MAX
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.peers import CallStream, PeerConnections, Unreachable
+from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX
 from kraft.rpc.session_tokens import LOGIN_NEEDED, SESSION_OVER
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.wire.schema.metadata import MetadataResponse
@@ -196,6 +197,7 @@ async def opened(node: ClosedNode, connections: PeerConnections) -> CallStream[F
 
 
 FETCH_NOTHING = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=1, partitions=[])
+FETCH_WAITING = FetchRequest(request_id=2, max_wait_ms=60_000, min_bytes=1, max_bytes=1, partitions=[])
 
 
 def test_a_session_that_is_over_ends_streams_at_their_next_request_and_calls_go_on_in_a_new_one() -> None:
@@ -238,17 +240,22 @@ def test_a_restarted_node_gets_a_new_login_before_any_call_fails() -> None:
     asyncio.run(bounded())
 
 
+async def ends_with_alice(node: ClosedNode, stream: CallStream[FetchRequest, FetchResponse]) -> None:
+    """Delete alice, and see the stream end that waits for an answer."""
+    waiting = asyncio.create_task(stream.receive())
+    await asyncio.sleep(0.05)
+    node.users.discard("alice")
+    node.gate.users_changed(["alice"])
+    async with asyncio.timeout(2):
+        with pytest.raises(Unreachable, match="its session is over"):
+            await waiting
+
+
 def test_a_deleted_user_makes_no_more_calls_and_its_open_streams_end_at_once() -> None:
     async def scene(node: ClosedNode) -> None:
         alice, bob = dialling_as("alice"), dialling_as("bob")
         of_alice, of_bob = await opened(node, alice), await opened(node, bob)
-        waiting = asyncio.create_task(of_alice.receive())
-        await asyncio.sleep(0.05)
-        node.users.discard("alice")
-        node.gate.users_changed(["alice"])
-        async with asyncio.timeout(2):
-            with pytest.raises(Unreachable, match="its session is over"):
-                await waiting
+        await ends_with_alice(node, of_alice)
         with pytest.raises(Refusal, match="SASL_AUTHENTICATION_FAILED"):
             await asked(node, alice)
         await of_bob.send(FETCH_NOTHING)
@@ -258,6 +265,34 @@ def test_a_deleted_user_makes_no_more_calls_and_its_open_streams_end_at_once() -
             await connections.close()
 
     play(scene)
+
+
+@pytest.mark.parametrize("count", [1, STREAM_REQUESTS_IN_FLIGHT_MAX + 6])
+def test_a_deleted_user_gets_no_records_for_which_its_fetches_wait(count: int) -> None:
+    async def scene(node: ClosedNode) -> None:
+        connections = dialling_as("alice")
+        stream = await opened(node, connections)
+        for _ in range(count):
+            await stream.send(FETCH_WAITING)
+        await ends_with_alice(node, stream)
+        await connections.close()
+
+    play(scene)
+
+
+def test_a_session_whose_time_is_over_still_gets_the_answers_that_it_waits_for() -> None:
+    async def scene(node: ClosedNode) -> None:
+        connections = dialling_as("alice")
+        stream = await opened(node, connections)
+        await stream.send(FETCH_WAITING)
+        await asyncio.sleep(0.05)
+        node.now_ms = 1_001
+        node.gate.users_changed(["bob"])
+        node.new_records.set()
+        await stream.receive()
+        await connections.close()
+
+    play(scene, ClosedNode(reauthentication_ms_max=1_000))
 
 
 def test_a_client_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
