@@ -28,6 +28,7 @@ from kraft.server.config import properties
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import cluster_id as read_cluster_id
+from kraft.server.identity.metadata_directory import close_to_others
 
 META_FILE = "meta.properties"
 LOCK_FILE = ".lock"
@@ -182,7 +183,7 @@ class DirectoryLock:
 
 
 def lock(config: NodeConfig, name: str = LOCK_FILE) -> DirectoryLock:
-    """Create the directories if necessary, and lock them.
+    """Create the directories if necessary, lock them, and close the metadata log to other users.
 
     Raises StorageError if one is in use, and if too few are writable.
     """
@@ -196,6 +197,7 @@ def lock(config: NodeConfig, name: str = LOCK_FILE) -> DirectoryLock:
             except StorageError as error:
                 held.unusable[directory] = str(error)
         _check_enough_left(config, held.unusable)
+        close_to_others(config.metadata_log_dir)
     except BaseException:
         held.release()
         raise

@@ -186,7 +186,11 @@ def test_a_changed_password_outlives_a_restart_and_the_first_one_is_gone(nodes: 
     changed = nodes.client("users", "set-password", "admin", "--password-file", file, "--mechanism", "SCRAM-SHA-512")
     assert changed.returncode == 0, changed.stderr
     nodes.stop()
+    metadata = [nodes.data(node) / "__cluster_metadata" for node in NODES]
+    for directory in metadata:
+        directory.chmod(0o755)
     nodes.start()
+    assert [directory.stat().st_mode & 0o777 for directory in metadata] == [0o700] * len(NODES)
     assert [node for node in NODES if (nodes.data(node) / BOOTSTRAP_FILE).exists()] == []
     assert nodes.client("topics", "list").returncode == 1
     new = nodes.directory / "new.properties"
