@@ -34,6 +34,8 @@ NOT_RUN: Final = {
     "pip install .": "takes minutes; `make setup` has installed this clone into the environment of the tests",
     "kraft server stop -c node-1.properties\nkraft storage grow": "run by quorum/test_growing_quorum.py, from README",
     "kraft topics describe --output json | python3": "run by quorum/test_growing_quorum.py, from README",
+    "kraft dev --secure": "run by programs/test_dev.py",
+    "kraft storage format -c server.properties --add-scram": "run by programs/test_secured_nodes.py",
     "listeners=INTERNAL": "names machines that do not exist",
     "listener.security.protocol.map=GRPC:SASL_SSL": "names certificates that do not exist",
     "security.protocol=SASL_SSL": "settings of a client, for the listener of the block before",
