@@ -62,6 +62,9 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
         lost: list[str] = []
 
         def make_room() -> None:
+            if deadline.expired():
+                # It ends already, in this turn of the loop.
+                return
             lost.append("its login made room for those of others: too many are in progress")
             deadline.reschedule(asyncio.get_running_loop().time())
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,9 +19,10 @@ from kraft.rpc import login_service
 from kraft.rpc.calls import FETCH, METADATA
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER as INTRODUCTION
-from kraft.rpc.login_service import LOGINS_OF_HOST_MAX
+from kraft.rpc.login_service import LOGINS_OF_HOST_MAX, Logins, LoginService
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.peers import CallStream, PeerConnections, Unreachable
+from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX
 from kraft.rpc.session_tokens import LOGIN_NEEDED, SESSION_OVER
 from kraft.sasl.mechanisms import SaslMechanism
@@ -324,6 +326,45 @@ def test_silent_logins_of_a_host_make_room_for_others_of_it() -> None:
                 code.cancel()
 
     play(scene)
+
+
+def test_a_login_makes_room_for_another_one_while_its_own_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both at the same turn of the loop: the second one must not fail for what happens to the first."""
+    monkeypatch.setattr(login_service, "LOGIN_S_MAX", 0.05)
+    monkeypatch.setattr(login_service, "LOGINS_OF_HOST_MAX", 1)
+
+    class Call:
+        def peer(self) -> str:
+            return "ipv4:10.0.0.7:5100"
+
+        async def abort(self, code: grpc.StatusCode, _: str) -> None:
+            raise RuntimeError(code.name)
+
+    async def silence() -> AsyncIterator[login_pb2.LoginRequest]:
+        await asyncio.sleep(60)
+        yield login_pb2.LoginRequest()
+
+    async def both() -> list[BaseException | Any]:
+        node = ClosedNode()
+        logins = Logins(
+            begin=node._begin, answer=node._answer, delay_failure=cast(Any, silence), monotonic_ms=lambda: 0
+        )
+        service = LoginService(logins, node.tokens, RefusalLog(lambda: 0))
+        calls: list[asyncio.Task[Any]] = []
+
+        def begin() -> None:
+            login = service.Login(silence(), cast(Any, Call()))
+            calls.append(asyncio.create_task(cast(Any, anext(login))))
+
+        begin()
+        await asyncio.sleep(0)
+        # Before the first one's deadline, but in the same turn: the loop is busy until both are due.
+        asyncio.get_running_loop().call_later(0.04, begin)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+        await asyncio.sleep(0.05)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [str(error) for error in asyncio.run(both())] == ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"]
 
 
 @pytest.mark.parametrize(

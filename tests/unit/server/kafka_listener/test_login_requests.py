@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
@@ -192,6 +193,14 @@ async def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() 
     closed = await client.refused(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
     response = answered(b"".join(closed.response), SaslHandshakeResponse, 1)
     assert (response.error_code, response.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("SCRAM-SHA-512",))
+
+
+@pytest.mark.real_time
+async def test_a_mechanism_that_is_not_enabled_is_refused_after_the_delay() -> None:
+    client = Client(SaslMechanism.SCRAM_SHA_512, delay_ms=50)
+    began_s = time.monotonic()
+    await client.refused(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+    assert time.monotonic() - began_s >= 0.045
 
 
 async def test_a_mechanism_changed_in_the_middle_ends_the_connection() -> None:
