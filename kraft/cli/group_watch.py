@@ -25,6 +25,9 @@ THREAD_NAME: Final = "group watch"
 _REBALANCES: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 """States of classic groups in which members wait for each other."""
 
+_ASSIGNING: Final = "Assigning"
+"""State of a consumer group whose target assignment does not count all of its members yet."""
+
 
 class GroupWatch:
     """Looks at a group while a block waits for partitions; says each reason once."""
@@ -115,6 +118,8 @@ def why_waiting(group: GroupDescription) -> str | None:
         return f"waiting for all members of {name} to join again, {_named(group.members)}; {gone}"
     if late := [each for each in group.members if each.target is not None and set(each.assignment) - set(each.target)]:
         return f"waiting for partitions of {name} that have to be given up by {_named(late)}; {gone}"
+    if group.state == _ASSIGNING:
+        return f"waiting for a new assignment of {name}, which is computed when no more members join"
     readers = [each for each in group.members if each.assignment]
     if readers and any(not (each.assignment or each.target) for each in group.members):
         return f"{name} has more members than partitions: all are read by {_named(readers)}"

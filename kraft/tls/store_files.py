@@ -22,6 +22,9 @@ READ_BY_OTHERS: Final = 0o007
 _JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 """First bytes of JKS and JCEKS."""
 
+_PRIVATE_KEY: Final = b"PRIVATE KEY-----"
+"""What the first line of a private key ends with, of whatever kind."""
+
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
 _LINE_CHARACTERS: Final = 64
 
@@ -179,7 +182,8 @@ def _read(path: Path, prefix: str, store_type: StoreType, *, forbidden: int) -> 
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise StoreError(f"{prefix}.location: cannot read {path}: {error.strerror}") from None
-    if stat.S_IMODE(found.st_mode) & forbidden:
+    has_certificates_only = _BLOCK.search(data) is not None and _PRIVATE_KEY not in data
+    if stat.S_IMODE(found.st_mode) & forbidden and not has_certificates_only:
         raise StoreError(f"{where} has a private key and can be read by others: chmod 600 {path}")
     if len(data) > FILE_BYTES_MAX:
         raise StoreError(f"{where} is larger than {FILE_BYTES_MAX} bytes: name another file")

@@ -66,6 +66,10 @@ def group(state: str, *members: GroupMember) -> GroupDescription:
             ),
         ),
         (
+            group("Assigning", member(1, 6), member(2)),
+            "waiting for a new assignment of group 'g', which is computed when no more members join",
+        ),
+        (
             group("Stable", member(1, 2), member(2)),
             "group 'g' has more members than partitions: all are read by 1 member (reader-1 on 10.0.0.1)",
         ),

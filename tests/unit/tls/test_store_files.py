@@ -137,6 +137,16 @@ def test_a_key_that_others_can_read_is_refused(pem: Stores, tmp_path: Path) -> N
     read_key_store(KeyStoreFile(path=path))
 
 
+def test_certificates_that_others_can_read_lack_a_key_and_no_secrecy(pem: Stores, tmp_path: Path) -> None:
+    path = tmp_path / "certificates.pem"
+    path.write_bytes(pem.truststore.read_bytes())
+    path.chmod(0o644)
+    with pytest.raises(StoreError) as refused:
+        read_key_store(KeyStoreFile(path=path))
+    assert "private key" in str(refused.value)
+    assert "chmod" not in str(refused.value)
+
+
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----", b"garbage\xff"])
 def test_a_file_without_what_it_is_for_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.pem"
