@@ -18,7 +18,7 @@ import kafka.errors
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kraft.client import Admin
+from kraft.client import Admin, Refusal
 from kraft.model.errors import ErrorCode
 from kraft.server.apis.table import APIS
 from kraft.wire.api_versions import advertised
@@ -64,7 +64,12 @@ def servers(cluster: LoginCluster) -> str:
 def topic(cluster: LoginCluster, request: pytest.FixtureRequest) -> str:
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(name, 1, 3)
+        try:
+            admin.create_topic(name, 1, 3)
+        except Refusal as refusal:
+            # Where a response is lost, the call is repeated, and finds the topic.
+            if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
     until_every_broker_knows(cluster.bootstrap_servers, name)
     return name
 
