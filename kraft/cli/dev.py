@@ -59,7 +59,7 @@ def dev(
     ] = None,
     secure: Annotated[
         bool,
-        typer.Option("--secure", help="Require TLS and a login: an administrator and certificates are made."),
+        typer.Option("--secure", help="Require TLS and a login; creates certificates and an administrator."),
     ] = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""

@@ -26,7 +26,9 @@ def security() -> None:
 
 @app.command("init")
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for the files; it is made if missing.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory for the files; created if it does not exist.")
+    ],
     node: Annotated[
         list[str] | None,
         typer.Option(

@@ -73,7 +73,7 @@ class SessionChannel(grpc.aio.Channel):
         )
 
     def stream_unary(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise NotImplementedError("no call is of this kind")
+        raise NotImplementedError("Kraft has no call with many requests and one response")
 
     async def close(self, grace: float | None = None) -> None:
         await self._channel.close(grace)

@@ -222,6 +222,7 @@ def test_the_connections_of_a_deleted_user_end_and_others_go_on(cluster: LoginCl
         assert daves.log_in("SCRAM-SHA-256", "dave", "dave's").error_code == ErrorCode.NONE
         assert alices.log_in("SCRAM-SHA-256").error_code == ErrorCode.NONE
         cluster.set_password("dave", "another")
+        # Connections of users that are gone are closed within a second.
         time.sleep(2)
         assert daves.is_served(), "as in Kafka, until the next login"
         cluster.delete_user("dave")

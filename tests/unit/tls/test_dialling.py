@@ -74,7 +74,10 @@ async def test_a_certificate_for_another_host_is_not_accepted(tmp_path: Path) ->
     wanted = TlsSettings(key_store=KeyStoreFile(path=other.keystore), trust_store=TrustStoreFile(path=other.truststore))
     shown, listener = server_context(wanted), Listener()
     loop = asyncio.get_running_loop()
-    make = lambda: ServerHandshake(listener.handshakes, lambda: shown, lambda _: Received())  # noqa: E731
+
+    def make() -> ServerHandshake:
+        return ServerHandshake(listener.handshakes, lambda: shown, lambda _: Received())
+
     async with await loop.create_server(make, "localhost", 0) as server:
         with pytest.raises(TlsFailed, match="Hostname mismatch"):
             await connect_with_tls(Received, "localhost", _port(server), _with(client_context(wanted)))
