@@ -18,7 +18,7 @@ VERY_LARGE = bytes(range(256)) * (9 * PART_BYTES_MAX // 512)
 """A response of five parts, the last of them half as long."""
 
 NOT_CROWDED = replace(PATIENT, connection=replace(PATIENT.connection, unread_s_max_when_crowded=60))
-IMPATIENT = replace(PATIENT, connection=replace(PATIENT.connection, request_s_max=0.2))
+IMPATIENT = replace(NOT_CROWDED, connection=replace(NOT_CROWDED.connection, request_s_max=0.2))
 
 
 def test_of_a_very_large_answer_the_transport_has_one_part_until_the_client_reads_it() -> None:
