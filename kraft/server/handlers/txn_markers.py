@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -47,6 +47,9 @@ CheckHanging = Callable[[ProducerIdAndEpoch, TopicPartition], Awaitable[None]]
 
 MARKERS_AT_ONCE: Final = 50
 """Markers appended before other tasks have their turn."""
+
+RESULTS_AT_ONCE: Final = 1_000
+"""Results of markers and partitions that are built before other tasks have their turn: 2 microseconds each."""
 
 WAITING_MAX: Final = 256
 """Markers of a request that wait for replicas together: all of them may be there in one turn of the loop."""
@@ -88,7 +91,7 @@ class TxnMarkersHandler:
                         await waiting.add(outcome, of_marker)
                     await turns.done()
             await waiting.end()
-            return WriteTxnMarkersResponse(markers=tuple(map(marker_result, request.markers, codes)))
+            return await _response(request.markers, codes)
         finally:
             waiting.cancel()
 
@@ -246,6 +249,15 @@ def marker_result(marker: WritableTxnMarker, codes: Iterable[int]) -> WritableTx
             for topic in marker.topics
         ),
     )
+
+
+async def _response(markers: Iterable[WritableTxnMarker], codes: Iterable[Sequence[int]]) -> WriteTxnMarkersResponse:
+    turns = Turns(RESULTS_AT_ONCE)
+    results = []
+    for marker, of_marker in zip(markers, codes, strict=True):
+        results.append(marker_result(marker, of_marker))
+        await turns.done(1 + len(of_marker))
+    return WriteTxnMarkersResponse(markers=tuple(results))
 
 
 def _append_marker(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) -> ProduceOutcome:

@@ -292,6 +292,13 @@ async def test_a_large_request_gives_other_tasks_their_turns(marking: Marking, m
     assert others.turns >= 9
 
 
+async def test_a_large_response_gives_others_their_turns(marking: Marking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(txn_markers, "RESULTS_AT_ONCE", 4)
+    async with TurnCounter() as others:
+        assert await marking.write(*[marker(9, 10)] * 20) == [[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2] * 20
+    assert others.turns >= 10
+
+
 async def test_the_markers_of_a_large_request_wait_for_replicas_a_few_at_a_time(marking: Marking) -> None:
     marking.groups.takes_s = WRITTEN_S_MAX / 2.5
     markers = [marker(OFFSETS_TOPIC, producer_id=number) for number in range(5 * WAITING_MAX)]
