@@ -15,12 +15,40 @@ Credentials = Mapping[ScramMechanism, ScramCredential]
 """Those of one user; at least one."""
 
 
-class Users(Struct, frozen=True, kw_only=True):
+class Users(Struct, frozen=True, kw_only=True, eq=False):
     """All users, by name."""
 
     by_name: PersistentMap[str, Credentials]
     unknown_users_key: bytes = b""
     """Empty until there was a user."""
+
+    creations: PersistentMap[str, int] = PersistentMap()
+    """A number for each user, by which a session knows its own from a later one of the same name. It stays when the
+    password changes. Numbers are counted in this process, and no record has them.
+    """
+
+    creations_total: int = 0
+    """Users made so far, with those that were deleted since."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what the records say."""
+        if not isinstance(other, Users):
+            return NotImplemented
+        return (self.by_name, self.unknown_users_key) == (other.by_name, other.unknown_users_key)
+
+    __hash__ = None  # type: ignore[assignment]  # Nothing needs it, and what is equal may have other numbers.
+
+    def creation(self, user: str) -> int | None:
+        """Return the number of the user's creation; None if there is no such user."""
+        return self.creations.get(user, 0) if user in self.by_name else None
+
+    def replaced_by_snapshot(self) -> Users:
+        """Return no users, onto which a snapshot is replayed that replaces these.
+
+        All users in it have new numbers: what happened between these users and the snapshot is not known, so any of
+        them may have been deleted and made again.
+        """
+        return Users(by_name=PersistentMap(), creations_total=self.creations_total)
 
     def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """Return the user's credential. One that does not exist has a credential that no password fits."""
@@ -59,11 +87,19 @@ class UsersDraft:
         self._key = before.unknown_users_key
         # None: the user was removed.
         self._changed: dict[str, Credentials | None] = {}
+        self._creations: dict[str, int | None] = {}
+        self._creations_total = before.creations_total
 
     def users(self) -> Users:
         if not self._changed and self._key is self._before.unknown_users_key:
             return self._before
-        return Users(by_name=self._before.by_name.with_changes(self._changed), unknown_users_key=self._key)
+        before = self._before
+        return Users(
+            by_name=before.by_name.with_changes(self._changed),
+            unknown_users_key=self._key,
+            creations=before.creations.with_changes(self._creations),
+            creations_total=self._creations_total,
+        )
 
     def apply(self, record: UserRecord) -> None:
         match record:
@@ -75,11 +111,16 @@ class UsersDraft:
                     server_key=record.server_key,
                 )
                 credentials = self._credentials(record.user)
+                if not credentials:
+                    self._creations_total += 1
+                    self._creations[record.user] = self._creations_total
                 self._changed[record.user] = {**credentials, ScramMechanism(record.mechanism): credential}
             case ScramCredentialRemoved():
                 left = dict(self._credentials(record.user))
                 del left[ScramMechanism(record.mechanism)]
                 self._changed[record.user] = left or None
+                if not left:
+                    self._creations[record.user] = None
             case UnknownUsersKeySet():
                 self._key = record.key
             case _:

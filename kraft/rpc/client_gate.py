@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from kraft.model.principal import ANONYMOUS, Principal
-from kraft.rpc.session_tokens import IssuedSession, NotLoggedIn, SessionOver, SessionTokens
+from kraft.rpc.session_tokens import NotLoggedIn, SessionOver, SessionTokens
+from kraft.sasl.login import Session
 
 T = TypeVar("T")
 
@@ -44,26 +45,25 @@ class ClientGate:
         self._login_needed = login_needed
         self._open: set[SessionMessages] = set()
 
-    def admit(self, metadata: Iterable[tuple[str, Any]]) -> IssuedSession:
+    def admit(self, metadata: Iterable[tuple[str, Any]]) -> Session:
         """Return the session that a call shows. Raises NotLoggedIn."""
-        issued = self._tokens.shown_by(metadata)
-        if issued is None:
+        session = self._tokens.shown_by(metadata)
+        if session is None:
             raise NotLoggedIn(self._login_needed)
-        return issued
+        return session
 
     @contextmanager
-    def messages(self, messages: AsyncIterator[bytes], issued: IssuedSession) -> Iterator[SessionMessages]:
+    def messages(self, messages: AsyncIterator[bytes], session: Session) -> Iterator[SessionMessages]:
         """Give the messages of a call of this session, which end with it."""
-        opened = SessionMessages(messages, issued, self._tokens)
+        opened = SessionMessages(messages, session, self._tokens)
         self._open.add(opened)
         try:
             yield opened
         finally:
             self._open.discard(opened)
 
-    def users_changed(self, deleted: Iterable[str]) -> None:
-        """End what clients have open whose sessions must not go on; those of `deleted` users never begin again."""
-        self._tokens.users_deleted(deleted)
+    def users_changed(self) -> None:
+        """End what clients have open whose sessions must not go on."""
         for opened in self._open:
             opened.end_if_withdrawn()
 
@@ -71,9 +71,9 @@ class ClientGate:
 class SessionMessages:
     """The messages of one call, as bytes. Raises SessionOver instead of the first one after the session's end."""
 
-    def __init__(self, messages: AsyncIterator[bytes], issued: IssuedSession, tokens: SessionTokens) -> None:
+    def __init__(self, messages: AsyncIterator[bytes], session: Session, tokens: SessionTokens) -> None:
         self._messages = messages
-        self._issued = issued
+        self._session = session
         self._tokens = tokens
         self._waiting: set[asyncio.Task[Any] | None] = set()
         """Tasks that wait in `while_valid`."""
@@ -85,7 +85,7 @@ class SessionMessages:
 
     async def __anext__(self) -> bytes:
         message = await self.while_valid(self._messages.__anext__)
-        self._tokens.check(self._issued)
+        self._tokens.check(self._session)
         return message
 
     async def while_valid(self, begin: Callable[[], Awaitable[T]]) -> T:
@@ -112,7 +112,7 @@ class SessionMessages:
 
     def end_if_withdrawn(self) -> None:
         """Wake up the tasks that wait, if the session must not go on."""
-        if self._is_withdrawn or not self._tokens.is_withdrawn(self._issued):
+        if self._is_withdrawn or not self._tokens.is_withdrawn(self._session):
             return
         self._is_withdrawn = True
         for task in self._waiting:

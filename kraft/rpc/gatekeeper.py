@@ -123,11 +123,6 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             self._checked_handlers[method] = self._checked(method, handler)
         return self._checked_handlers[method]
 
-    def users_changed(self, deleted: Iterable[str]) -> None:
-        """End what is open of clients whose sessions must not go on, as those of the deleted users."""
-        if self._clients is not None:
-            self._clients.users_changed(deleted)
-
     def _admit_call(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
         """Raise Unintroduced or NotLoggedIn unless the caller may make this call."""
         if method in _BEFORE_ADMISSION:
@@ -238,9 +233,9 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         if node_id is not None:
             principal = Principal(str(node_id), NODE)
         elif self._clients is not None:
-            issued = self._clients.admit(metadata)
-            principal = issued.session.principal
-            messages = closing.enter_context(self._clients.messages(messages, issued))
+            session = self._clients.admit(metadata)
+            principal = session.principal
+            messages = closing.enter_context(self._clients.messages(messages, session))
         elif self._principal_of is not None:
             principal = self._principal_of(context.auth_context())
         CALLER.set(Caller(principal=principal, listener=self._listener))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from kraft.sasl.login import Session
 
@@ -44,14 +43,8 @@ class SessionOver(NotLoggedIn):
         super().__init__(SESSION_OVER)
 
 
-class IssuedSession(Struct, frozen=True, array_like=True):
-    session: Session
-    issued_ms: int
-    """By the monotonic clock of the process."""
-
-
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(IssuedSession).decode
+_decode: Final = msgspec.msgpack.Decoder(Session).decode
 
 
 class SessionTokens:
@@ -63,39 +56,31 @@ class SessionTokens:
         self._key = key
         self._monotonic_ms = monotonic_ms
         self._objection = objection
-        self._deleted_ms: dict[str, int] = {}
 
     def issue(self, session: Session) -> str:
         """Return what proves the session to this process."""
-        packed = _encode(IssuedSession(session, self._monotonic_ms()))
+        packed = _encode(session)
         return urlsafe_b64encode(self._code(packed) + packed).decode()
 
-    def users_deleted(self, names: Iterable[str]) -> None:
-        """End the sessions of these users, also if there are new users of the same names."""
-        now_ms = self._monotonic_ms()
-        self._deleted_ms.update(dict.fromkeys(names, now_ms))
-
-    def shown_by(self, metadata: Iterable[tuple[str, Any]]) -> IssuedSession | None:
+    def shown_by(self, metadata: Iterable[tuple[str, Any]]) -> Session | None:
         """Return the session in the metadata of a call; None without one. Raises SessionOver."""
         for name, value in metadata:
             if name == HEADER:
-                issued = self._read(str(value).removeprefix(SCHEME))
-                self.check(issued)
-                return issued
+                session = self._read(str(value).removeprefix(SCHEME))
+                self.check(session)
+                return session
         return None
 
-    def check(self, issued: IssuedSession) -> None:
+    def check(self, session: Session) -> None:
         """Raise SessionOver if the session's time is over, or its user is not what it was."""
-        if issued.session.is_over(self._monotonic_ms()) or self.is_withdrawn(issued):
+        if session.is_over(self._monotonic_ms()) or self.is_withdrawn(session):
             raise SessionOver
 
-    def is_withdrawn(self, issued: IssuedSession) -> bool:
+    def is_withdrawn(self, session: Session) -> bool:
         """Return whether the session's user is not what it was, whatever the time."""
-        session = issued.session
-        is_deleted = issued.issued_ms <= self._deleted_ms.get(session.principal.name, -1)
-        return is_deleted or self._objection(session) is not None
+        return self._objection(session) is not None
 
-    def _read(self, token: str) -> IssuedSession:
+    def _read(self, token: str) -> Session:
         if len(token) > TOKEN_CHARACTERS_MAX:
             raise SessionOver
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, TypeAlias, assert_never
+from typing import Final, Protocol, TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -31,8 +31,15 @@ MESSAGE_BYTES_MAX: Final = 8 * 1024
 TOKEN_MESSAGE_BYTES_MAX: Final = 64 * 1024
 """Longest message with a token, which is not kept."""
 
-CredentialOf: TypeAlias = Callable[[str, ScramMechanism], ScramCredential]
-"""Returns a user's credential; a fake one for a user that does not exist."""
+
+class KnownUsers(Protocol):
+    """The users at one time."""
+
+    def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        """Return a user's credential; a fake one for a user that does not exist."""
+
+    def creation(self, user: str) -> int | None:
+        """Return a number that another user of the same name does not have; None if there is no such user."""
 
 
 class LoginFailed(Exception):
@@ -71,6 +78,9 @@ class Session(Struct, frozen=True, kw_only=True):
 
     principal: Principal
     mechanism: SaslMechanism
+    user_creation: int | None = None
+    """Which of the users that had this name one after the other; None for one of another server's tokens."""
+
     lifetime_ms: int = 0
     """0: without end."""
 
@@ -107,10 +117,10 @@ class _Phase(Enum):
 class SaslLogin:
     """The login of one connection. Each method raises LoginFailed."""
 
-    def __init__(self, rules: LoginRules, credential_of: CredentialOf, new_nonce: Callable[[], str]) -> None:
-        """`new_nonce` returns random text for SCRAM, printable and without commas."""
+    def __init__(self, rules: LoginRules, users: Callable[[], KnownUsers], new_nonce: Callable[[], str]) -> None:
+        """`users` returns the current ones. `new_nonce` returns random text for SCRAM, printable and without commas."""
         self._rules = rules
-        self._credential_of = credential_of
+        self._users = users
         self._new_nonce = new_nonce
         self._phase = _Phase.BEGUN
         self._exchange: _Exchange | None = None
@@ -224,9 +234,11 @@ class SaslLogin:
         if authenticated.expires_ms is not None:
             limits_ms.append(max(0, authenticated.expires_ms - now.wall_ms))
         lifetime_ms = min(limits_ms, default=None)
+        has_token = self._mechanism is SaslMechanism.OAUTHBEARER
         self.session = Session(
             principal=principal,
             mechanism=self._mechanism,
+            user_creation=None if has_token else self._users().creation(principal.name),
             lifetime_ms=lifetime_ms or 0,
             ends_at_ms=None if lifetime_ms is None else now.monotonic_ms + lifetime_ms,
         )
@@ -241,7 +253,7 @@ class SaslLogin:
                 return OAuthBearerServer()
             case SaslMechanism.SCRAM_SHA_256 | SaslMechanism.SCRAM_SHA_512:
                 scram = ScramMechanism(mechanism.value)
-                return ScramServer(scram, self._new_nonce(), lambda user: self._credential_of(user, scram))
+                return ScramServer(scram, self._new_nonce(), lambda user: self._users().credential(user, scram))
             case _:
                 assert_never(mechanism)
 

@@ -112,7 +112,10 @@ class ScramServer:
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential_of_user: Callable[[str], ScramCredential]
     ) -> None:
-        """`nonce` is the server's part, printable and without commas. An unknown user has a fake credential."""
+        """`nonce` is the server's part, printable and without commas. An unknown user has a fake credential.
+
+        The credential is looked up for each message: a password that was changed between them fits no more.
+        """
         self._mechanism = mechanism
         self._nonce = nonce
         self._credential_of_user = credential_of_user
@@ -151,7 +154,8 @@ class ScramServer:
         mechanism, credential = self._mechanism, asked.credential
         signature = mechanism.hmac(credential.stored_key, signed)
         client_key = _xor(_decoded(proof, mechanism.key_bytes), signature)
-        if not hmac.compare_digest(mechanism.hash(client_key), credential.stored_key):
+        has_password = hmac.compare_digest(mechanism.hash(client_key), credential.stored_key)
+        if self._credential_of_user(asked.user) != credential or not has_password:
             raise Rejected(f"user {asked.user!r} does not exist, or has another password")
         server_signature = mechanism.hmac(credential.server_key, signed)
         return Authenticated(asked.user, b"v=" + b64encode(server_signature))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from msgspec.structs import replace
 
-from kraft.metadata.users import Users
+from kraft.metadata.users import NO_USERS, Users
+from kraft.model.callbacks import Callback
 from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
@@ -60,7 +61,8 @@ class BrokerApis:
         self._replicas = replicas
         self._coordinators = coordinators
         self._waiting_appends = waiting_appends
-        self._when_users_change: list[Callable[[Collection[str]], None]] = []
+        self._users = NO_USERS
+        self._when_users_change: list[Callback] = []
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
@@ -95,20 +97,20 @@ class BrokerApis:
 
     @cached_property
     def logins(self) -> ClientLogins:
-        metadata = self._metadata
-        return ClientLogins(self._config, self._world, lambda: metadata.image().users)
+        return ClientLogins(self._config, self._world, lambda: self._users)
 
     def user_import(self) -> UserImport:
         return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
 
-    def when_users_change(self, users_changed: Callable[[Collection[str]], None]) -> None:
-        """Call this with the users that were deleted, whenever users of the metadata have changed."""
+    def when_users_change(self, users_changed: Callback) -> None:
+        """Call this whenever users of the metadata have changed."""
         self._when_users_change.append(users_changed)
 
-    def users_changed(self, before: Users, after: Users) -> None:
-        deleted = [user for user in before.by_name.differing_keys(after.by_name) if user not in after.by_name]
+    def users_changed(self, users: Users) -> None:
+        """Log clients in as these users from now on."""
+        self._users = users
         for users_changed in self._when_users_change:
-            users_changed(deleted)
+            users_changed()
 
     async def close_threads(self) -> None:
         self.logins.close()

@@ -114,7 +114,7 @@ class BrokerNode:
         await self._replicas.publish(before, after)
         self._coordinators.metadata_applied(before, after)
         if after.users is not before.users:
-            self.apis.users_changed(before.users, after.users)
+            self.apis.users_changed(after.users)
         # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
         self._metadata.lost_leaders.published(before, after)

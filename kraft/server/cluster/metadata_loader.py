@@ -18,6 +18,7 @@ from itertools import cycle
 from typing import Final, Protocol, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, ImageCondition, MetadataImage
@@ -204,13 +205,17 @@ class MetadataLoader:
         if part.index > self._received_index:
             check_levels(self._snapshot)
             self._receive(self._snapshot, part.index, part.term)
-        self._snapshot = EMPTY_IMAGE
+        self._begin_snapshot()
 
     def _receive(self, image: MetadataImage, index: int, term: int) -> None:
         """Set what was received; drop unfinished transactions and snapshots."""
         self._received, self._received_index, self._received_term = image, index, term
         self._replayed, self._replayed_index = ReplayedImage(image=image), index
-        self._snapshot = EMPTY_IMAGE
+        self._begin_snapshot()
+
+    def _begin_snapshot(self) -> None:
+        """Expect the first part of a snapshot."""
+        self._snapshot = replace(EMPTY_IMAGE, users=self._received.users.replaced_by_snapshot())
 
     async def _apply(self) -> None:
         """Apply everything received so far, in one step."""

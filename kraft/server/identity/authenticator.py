@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final, Protocol, assert_never
 
 from kraft.metadata.users import Users
-from kraft.model.callbacks import Condition
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken, Rejected
@@ -60,7 +59,7 @@ class Authenticator:
     def begin(self, rules: LoginRules) -> SaslLogin:
         """Return the login of a new connection."""
         assert self._verifier is not None or SaslMechanism.OAUTHBEARER not in rules.mechanisms, "nothing checks tokens"
-        return SaslLogin(rules, lambda user, mechanism: self.users().credential(user, mechanism), self._nonce)
+        return SaslLogin(rules, self.users, self._nonce)
 
     async def answer(self, login: SaslLogin, message: bytes, address: str) -> Challenge | LoggedIn:
         """Return the answer to a client's message of the mechanism. `address` is the client's, without the port.
@@ -80,11 +79,14 @@ class Authenticator:
         await asyncio.sleep(self._failure_delay_s)
 
     def objection(self, session: Session) -> str | None:
-        """Return why a session must not go on: its user was deleted. None if it may.
+        """Return why a session must not go on; None if it may. Its user was deleted, even if there is one of that name.
 
         As in Kafka, one whose user has another password goes on until the client has to log in again.
         """
-        if session.mechanism is SaslMechanism.OAUTHBEARER or session.principal.name in self.users().by_name:
+        if session.mechanism is SaslMechanism.OAUTHBEARER:
+            return None
+        creation = self.users().creation(session.principal.name)
+        if creation is not None and creation == session.user_creation:
             return None
         return f"user {session.principal.name!r} was deleted"
 
@@ -101,19 +103,21 @@ class Authenticator:
             case Challenge() | LoggedIn():
                 return step
             case CheckPassword():
-                is_right = await self._checks.check(address, self._password_check(step))
-                return login.password_checked(is_right, self._now())
+                return login.password_checked(await self._has_password(step, address), self._now())
             case CheckToken():
                 return await self._check_token(login, step)
             case _:
                 assert_never(step)
 
-    def _password_check(self, asked: CheckPassword) -> Condition:
+    async def _has_password(self, asked: CheckPassword, address: str) -> bool:
         users = self.users()
         # Either credential is of the user's password, and that of SHA-256 takes less CPU.
         own = users.by_name.get(asked.user, {})
         mechanism = next((each for each in ScramMechanism if each in own), ScramMechanism.SHA_256)
-        return partial(has_password, mechanism, users.credential(asked.user, mechanism), asked.password)
+        credential = users.credential(asked.user, mechanism)
+        is_right = await self._checks.check(address, partial(has_password, mechanism, credential, asked.password))
+        # The password may have been changed while the check waited for its turn.
+        return is_right and self.users().credential(asked.user, mechanism) == credential
 
     async def _check_token(self, login: SaslLogin, asked: CheckToken) -> Challenge | LoggedIn:
         assert self._verifier is not None, "begin() made sure"

@@ -68,11 +68,13 @@ class ClosedNode:
 
     def _begin(self) -> SaslLogin:
         self.logins += 1
+        return SaslLogin(self._rules, lambda: self, lambda: "nonce-of-the-server")
 
-        def of(user: str, mechanism: ScramMechanism) -> ScramCredential:
-            return _credential(mechanism) if user in self.users else fake_credential(mechanism, b"key", user)
+    def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        return _credential(mechanism) if user in self.users else fake_credential(mechanism, b"key", user)
 
-        return SaslLogin(self._rules, of, lambda: "nonce-of-the-server")
+    def creation(self, user: str) -> int | None:
+        return 0 if user in self.users else None
 
     async def _answer(self, login: SaslLogin, message: bytes, _: str) -> Challenge | LoggedIn:
         now = Moment(wall_ms=self.now_ms, monotonic_ms=self.now_ms)

@@ -247,7 +247,7 @@ async def ends_with_alice(node: ClosedNode, stream: CallStream[FetchRequest, Fet
     waiting = asyncio.create_task(stream.receive())
     await asyncio.sleep(0.05)
     node.users.discard("alice")
-    node.gate.users_changed(["alice"])
+    node.gate.users_changed()
     async with asyncio.timeout(2):
         with pytest.raises(Unreachable, match="its session is over"):
             await waiting
@@ -289,7 +289,8 @@ def test_a_session_whose_time_is_over_still_gets_the_answers_that_it_waits_for()
         await stream.send(FETCH_WAITING)
         await asyncio.sleep(0.05)
         node.now_ms = 1_001
-        node.gate.users_changed(["bob"])
+        node.users.discard("bob")
+        node.gate.users_changed()
         node.new_records.set()
         await stream.receive()
         await connections.close()

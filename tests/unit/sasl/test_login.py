@@ -39,13 +39,19 @@ def at(monotonic_ms: int) -> Moment:
     return Moment(wall_ms=monotonic_ms + 1_000_000, monotonic_ms=monotonic_ms)
 
 
-def credential_of_user(user: str, mechanism: ScramMechanism) -> ScramCredential:
-    return CREDENTIALS.get((user, mechanism)) or fake_credential(mechanism, b"key", user)
+class Known:
+    """Alice and bob, who were made as the users 7 and 8."""
+
+    def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        return CREDENTIALS.get((user, mechanism)) or fake_credential(mechanism, b"key", user)
+
+    def creation(self, user: str) -> int | None:
+        return {"alice": 7, "bob": 8}.get(user)
 
 
 def login(*mechanisms: SaslMechanism, reauthentication_ms_max: int = 0) -> SaslLogin:
     rules = LoginRules(mechanisms=mechanisms or ALL, reauthentication_ms_max=reauthentication_ms_max)
-    return SaslLogin(rules, credential_of_user, lambda: "servers-nonce")
+    return SaslLogin(rules, Known, lambda: "servers-nonce")
 
 
 def log_in_with_scram(machine: SaslLogin, mechanism: ScramMechanism, user: str, now_ms: int = 0) -> LoggedIn:
@@ -73,6 +79,7 @@ def test_a_client_asks_for_the_versions_shakes_hands_and_logs_in() -> None:
     assert machine.session == done.session
     assert (done.session.principal, done.session.mechanism) == (Principal("alice"), SaslMechanism.SCRAM_SHA_512)
     assert (done.session.lifetime_ms, done.session.ends_at_ms) == (0, None)
+    assert done.session.user_creation == 7
     assert not done.session.is_over(1 << 60)
 
 
@@ -196,6 +203,7 @@ def test_a_session_ends_with_its_token_or_earlier(
     machine.received(TOKEN, at(700))
     session = machine.token_checked("carol", at(700).wall_ms + token_ms, at(700)).session
     assert (session.lifetime_ms, session.ends_at_ms) == (lifetime_ms, 700 + lifetime_ms)
+    assert session.user_creation is None
     assert not session.is_over(700 + lifetime_ms)
     assert session.is_over(701 + lifetime_ms)
 

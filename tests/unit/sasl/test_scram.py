@@ -45,6 +45,15 @@ def server() -> ScramServer:
     return ScramServer(ScramMechanism.SHA_256, SERVER_NONCE, {"user": PENCIL}.__getitem__)
 
 
+def test_a_password_that_is_changed_before_the_last_message_does_not_fit_any_more() -> None:
+    passwords = {"user": PENCIL}
+    exchange = ScramServer(ScramMechanism.SHA_256, SERVER_NONCE, passwords.__getitem__)
+    assert exchange.received(FIRST) == Challenge(SERVER_FIRST)
+    passwords["user"] = credential("pen")
+    with pytest.raises(Rejected, match="'user' does not exist, or has another password"):
+        exchange.received(FINAL)
+
+
 def test_the_example_of_rfc_7677() -> None:
     exchange = server()
     assert exchange.received(FIRST) == Challenge(SERVER_FIRST)

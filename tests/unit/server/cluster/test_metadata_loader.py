@@ -33,6 +33,7 @@ from kraft.server.broker.lifecycle import BrokerLifecycle, BrokerRefused
 from kraft.server.cluster.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from tests.support.cluster_images import CLUSTER, registered, registration
+from tests.support.scram_users import password_records
 from tests.support.server.fake_controllers import FakeControllers
 
 BROKER = BrokerId(1)
@@ -370,6 +371,23 @@ async def test_a_snapshot_is_applied_when_it_is_complete_and_entries_continue_fr
         assert published.topics()[0] != [], "no part of it alone"
         assert loader.image == image_with("a", "b")
         assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
+
+
+async def test_nobody_knows_whether_a_user_of_a_snapshot_was_deleted_and_made_again() -> None:
+    controller = up_to_date()
+    controller.commit(5, *password_records("alice", "secret"))
+    async with following(controller) as loader:
+        await asyncio.sleep(1)
+        before = loader.image.users
+        whole = loader.image.replay([topic("orders", 7)])
+        controller.is_down = True
+        controller.snapshot = snapshot_of(whole, 9)
+        await asyncio.sleep(0.6)
+        controller.is_down = False
+        await asyncio.sleep(1)
+        assert loader.published_index == 9
+        assert loader.image.users == before
+        assert (before.creation("alice"), loader.image.users.creation("alice")) == (1, 2)
 
 
 async def test_a_snapshot_that_contradicts_itself_ends_the_broker_with_words_for_an_operator() -> None:

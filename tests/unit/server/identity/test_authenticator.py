@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+from kraft.metadata.records import UserRecord
 from kraft.metadata.users import NO_USERS, Users
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import Principal
@@ -22,7 +24,7 @@ from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.password_checks import PasswordChecks
 from kraft.server.identity.tokens import VerifiedToken
-from tests.support.scram_users import users
+from tests.support.scram_users import deletion_records, password_records, replayed, users
 
 ADDRESS = "10.0.0.7"
 TOKEN = b"n,,\x01auth=Bearer abc.def-_\x01\x01"
@@ -130,6 +132,33 @@ async def test_a_session_must_not_go_on_without_its_user_but_may_with_another_pa
     assert node.authenticator.objection(session) is None
     node.users = users({"bob": "secret"})
     assert node.authenticator.objection(session) == "user 'alice' was deleted"
+    node.authenticator.close()
+
+
+@pytest.mark.real_time
+async def test_a_session_must_not_go_on_with_another_user_of_the_same_name() -> None:
+    node = Node(replayed(NO_USERS, password_records("alice", "secret")))
+    session = (await node.log_in("PLAIN", plain_message("alice", "secret"))).session
+    assert node.authenticator.objection(session) is None
+    node.users = replayed(node.users, [*deletion_records("alice"), *password_records("alice", "secret")])
+    assert node.authenticator.objection(session) == "user 'alice' was deleted"
+    assert node.authenticator.objection(replace(session, user_creation=None)) is not None
+    node.users = NO_USERS
+    assert node.authenticator.objection(replace(session, user_creation=None)) is not None
+    node.users = replayed(NO_USERS, password_records("alice", "secret"))
+    again = (await node.log_in("PLAIN", plain_message("alice", "secret"))).session
+    assert node.authenticator.objection(again) is None
+    node.authenticator.close()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("change", [password_records("alice", "another"), deletion_records("alice")])
+async def test_a_password_that_is_changed_while_it_is_checked_does_not_fit_any_more(change: list[UserRecord]) -> None:
+    node = Node(replayed(NO_USERS, password_records("alice", "secret")))
+    login = asyncio.ensure_future(node.refused("PLAIN", plain_message("alice", "secret")))
+    await asyncio.sleep(0)
+    node.users = replayed(node.users, change)
+    assert (await login).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     node.authenticator.close()
 
 

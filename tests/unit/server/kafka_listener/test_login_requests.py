@@ -31,7 +31,7 @@ from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProduc
 from kraft.wire.schema.produce import ProduceRequest
 from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.support.scram_users import users
+from tests.support.scram_users import deletion_records, password_records, replayed, users
 from tests.support.virtual_time import LoopClock, Unchanging
 
 M = TypeVar("M", bound=Message)
@@ -314,6 +314,34 @@ async def test_a_client_of_a_deleted_user_has_to_go() -> None:
     assert client.requests.objection() is None
     client.users = users({"bob": "secret"})
     assert client.requests.objection() == "user 'alice' was deleted"
+
+
+async def test_a_client_of_a_user_that_was_deleted_and_made_again_meanwhile_has_to_go() -> None:
+    client = Client()
+    await client.log_in()
+    client.users = replayed(client.users, [*deletion_records("alice"), *password_records("alice", "secret")])
+    assert client.requests.objection() == "user 'alice' was deleted"
+    newcomer = Client()
+    newcomer.users = client.users
+    await newcomer.log_in()
+    assert newcomer.requests.objection() is None
+    newcomer.users = replayed(newcomer.users, password_records("alice", "another"))
+    assert newcomer.requests.objection() is None
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_login_that_began_before_the_password_was_changed_does_not_end_with_the_old_one(
+    is_deleted: bool,
+) -> None:
+    client = Client()
+    scram = ScramClient(ScramMechanism.SHA_256, "alice", "secret", "nonce")
+    await client.shake_hands("SCRAM-SHA-256")
+    challenge = await client.authenticate(scram.first())
+    records = password_records("alice", "another")
+    client.users = replayed(client.users, [*deletion_records("alice"), *records] if is_deleted else records)
+    closed = await client.refused(authenticate(scram.final(bytes(challenge.auth_bytes))))
+    assert "'alice' does not exist, or has another password" in str(closed)
+    assert not client.requests.is_trusted
 
 
 @pytest.mark.parametrize(
