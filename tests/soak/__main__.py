@@ -157,6 +157,7 @@ PROGRAMS: Final = (
         command="tests.soak.official_connector_runs --seed {seed}",
         missing=_without_connector,
     ),
+    Program(name="logins", command="tests.soak.login_runs --seed {seed}", missing=_without_connector),
     Program(name="spark-shipping", command="tests.soak.spark_shipping_runs"),
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),

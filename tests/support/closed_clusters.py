@@ -48,7 +48,7 @@ class ClosedCluster:
         add_user(self.cluster, user)
 
     def delete_user(self, user: str) -> None:
-        with _admin_of_node(self.cluster) as admin:
+        with admin_of_node(self.cluster) as admin:
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 admin.delete_password(user, mechanism)
 
@@ -68,12 +68,12 @@ def login_settings(
 
 def add_user(cluster: Cluster, user: str) -> None:
     """Add a user with the usual password; each broker knows it a moment later."""
-    with _admin_of_node(cluster) as admin:
+    with admin_of_node(cluster) as admin:
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             admin.set_password(user, PASSWORD, mechanism)
 
 
-def _admin_of_node(cluster: Cluster) -> Admin:
+def admin_of_node(cluster: Cluster) -> Admin:
     """Return an admin client that is admitted as a node is: there may be no user yet."""
     config = load(cluster.nodes[0].config_path)
     network = Network(connect=lambda: PeerConnections(dial_as_node(config)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -11,6 +12,11 @@ from pyspark.sql import SparkSession
 from kraft.client import Admin
 from spark_connector import KraftDataSource
 from tests.support.closed_clusters import PASSWORD, ClosedCluster, closed_cluster
+from tests.support.kafka.logins.places import closed_nodes
+from tests.support.kafka.logins.rows import PROGRAMS, brief
+from tests.support.maven_jars import JarsMissing
+from tests.support.spark.logged_in_spark import spark_clients
+from tests.support.spark.official_connector import official_connector
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -54,3 +60,17 @@ def test_a_wrong_password_is_named_and_not_shown(spark: SparkSession, closed: Cl
     assert "SASL_AUTHENTICATION_FAILED" in str(refused.value)
     assert "wrong one" not in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["official", "ours"])
+def test_both_connectors_write_and_read_where_they_have_to_log_in(
+    spark: SparkSession, tmp_path: Path, number: int
+) -> None:
+    """Their rows of the table whose others are in `tests/end_to_end/kafka/test_login_pairs.py`."""
+    try:
+        official_connector()
+    except JarsMissing as missing:
+        pytest.skip(str(missing))
+    row = brief([*PROGRAMS, *spark_clients(spark)])[len(PROGRAMS) + number]
+    with closed_nodes(tmp_path, [row.transport]) as nodes:
+        row.run(nodes, "written-by-spark")

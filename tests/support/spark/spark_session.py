@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,11 @@ QUICK_WORKERS = Path(__file__).with_name("python_path")
 
 
 @contextmanager
-def spark_session(master: str = "local[2]") -> Iterator[SparkSession]:
-    """A session whose Python workers run this interpreter and import this repository; it leaves no files."""
+def spark_session(master: str = "local[2]", jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
+    """A session whose Python workers run this interpreter and import this repository; it leaves no files.
+
+    `jars` are connectors in Java.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     paths = [str(QUICK_WORKERS), str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -37,6 +40,8 @@ def spark_session(master: str = "local[2]") -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
+        # Driver and tasks are one process.
+        .config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
         # Each query is short: to generate code for it takes longer than to interpret it.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
