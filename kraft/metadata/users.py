@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.metadata.records import ScramCredentialRemoved, ScramCredentialSet, UnknownUsersKeySet, UserRecord
-from kraft.sasl.scram import ScramCredential, ScramMechanism, fake_credential
+from kraft.sasl.scram import ITERATIONS_MIN, ScramCredential, ScramMechanism, fake_credential
 
 Credentials = Mapping[ScramMechanism, ScramCredential]
 """Those of one user; at least one."""
@@ -29,6 +29,9 @@ class Users(Struct, frozen=True, kw_only=True, eq=False):
 
     creations_total: int = 0
     """Users made so far, with those that were deleted since."""
+
+    iterations_most: int = ITERATIONS_MIN
+    """Those of the credential that has most, among all that were set so far."""
 
     def __eq__(self, other: object) -> bool:
         """Compare what the records say."""
@@ -89,6 +92,7 @@ class UsersDraft:
         self._changed: dict[str, Credentials | None] = {}
         self._creations: dict[str, int | None] = {}
         self._creations_total = before.creations_total
+        self._iterations_most = before.iterations_most
 
     def users(self) -> Users:
         if not self._changed and self._key is self._before.unknown_users_key:
@@ -99,6 +103,7 @@ class UsersDraft:
             unknown_users_key=self._key,
             creations=before.creations.with_changes(self._creations),
             creations_total=self._creations_total,
+            iterations_most=self._iterations_most,
         )
 
     def apply(self, record: UserRecord) -> None:
@@ -110,6 +115,7 @@ class UsersDraft:
                     stored_key=record.stored_key,
                     server_key=record.server_key,
                 )
+                self._iterations_most = max(self._iterations_most, record.iterations)
                 credentials = self._credentials(record.user)
                 if not credentials:
                     self._creations_total += 1

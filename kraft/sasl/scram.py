@@ -89,6 +89,22 @@ def has_password(mechanism: ScramMechanism, credential: ScramCredential, passwor
     return hmac.compare_digest(found.stored_key, credential.stored_key)
 
 
+def has_password_in_one_time(
+    mechanism: ScramMechanism, credential: ScramCredential, password: str, iterations: int
+) -> bool:
+    """Return the same. To find that it is not takes the same work for all users, and for those that do not exist.
+
+    It is `iterations` of each mechanism: as many as any credential has.
+    """
+    if has_password(mechanism, credential, password):
+        return True
+    for each in ScramMechanism:
+        left = iterations - credential.iterations if each is mechanism else iterations
+        if left > 0:
+            salted_password(each, password, credential.salt, left)
+    return False
+
+
 def fake_credential(mechanism: ScramMechanism, key: bytes, user: str) -> ScramCredential:
     """Return a credential of no password, always the same for a name, so that nobody finds out which users exist.
 

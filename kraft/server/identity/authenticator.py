@@ -1,8 +1,9 @@
 """Logs clients in, for every listener: carries out what a login asks for, and tells those that fail late.
 
 A failure is told no sooner than `connection.failed.authentication.delay.ms` after the message that caused it, as in
-Kafka, so that nobody tries passwords quickly. Since a check takes less, the time does not tell either whether a user
-exists. Whoever ends a connection logs the reason, in lines whose rate is limited; nothing here logs.
+Kafka, so that nobody tries passwords quickly. The time does not tell either whether a user exists: a check takes less,
+and where many wait for theirs, each that fails has taken the same work. Whoever ends a connection logs the reason, in
+lines whose rate is limited; nothing here logs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kraft.runtime.entropy import Entropy
 from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken, Rejected
 from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogin, Session
 from kraft.sasl.mechanisms import SaslMechanism
-from kraft.sasl.scram import ScramMechanism, has_password
+from kraft.sasl.scram import ScramMechanism, has_password_in_one_time
 from kraft.server.identity.password_checks import PasswordChecks
 from kraft.server.identity.tokens import VerifiedToken
 
@@ -115,7 +116,8 @@ class Authenticator:
         own = users.by_name.get(asked.user, {})
         mechanism = next((each for each in ScramMechanism if each in own), ScramMechanism.SHA_256)
         credential = users.credential(asked.user, mechanism)
-        is_right = await self._checks.check(address, partial(has_password, mechanism, credential, asked.password))
+        check = partial(has_password_in_one_time, mechanism, credential, asked.password, users.iterations_most)
+        is_right = await self._checks.check(address, check)
         # The password may have been changed while the check waited for its turn.
         return is_right and self.users().credential(asked.user, mechanism) == credential
 

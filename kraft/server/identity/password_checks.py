@@ -1,5 +1,7 @@
 """Passwords that clients of PLAIN send, compared with the users' credentials, which takes milliseconds of CPU each.
 
+Those that wait are late by what the checks before them took, so one that fails takes the same work for every user.
+
 One is checked at a time, in a thread. Clients' addresses take turns, so that one that tries many passwords delays the
 others by one check.
 """

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
+from collections import Counter
 from collections.abc import Callable
+from hashlib import pbkdf2_hmac
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from kraft.metadata.records import UserRecord
-from kraft.metadata.users import NO_USERS, Users
+from kraft.metadata.users import NO_USERS, Users, credential_record
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import Principal
 from kraft.runtime.clock import SystemClock
@@ -19,16 +23,17 @@ from kraft.sasl.exchange import Challenge, Rejected
 from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, SaslLogin
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
-from kraft.sasl.scram import ScramMechanism
+from kraft.sasl.scram import ITERATIONS_MIN, ScramMechanism
 from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.password_checks import PasswordChecks
 from kraft.server.identity.tokens import VerifiedToken
-from tests.support.scram_users import deletion_records, password_records, replayed, users
+from tests.support.scram_users import credential, deletion_records, password_records, replayed, users
 
 ADDRESS = "10.0.0.7"
 TOKEN = b"n,,\x01auth=Bearer abc.def-_\x01\x01"
 DELAY_MS = 200
+PENCIL = credential("pencil")
 
 
 class Verifier:
@@ -121,6 +126,49 @@ async def test_every_failure_is_told_after_the_same_time(mechanism: str, message
     await node.refused(mechanism, message)
     # Not the time of the check and the delay, which would tell what was checked.
     assert DELAY_MS / 1_000 <= loop.time() - began_s < 5
+    node.authenticator.close()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("iterations_most", [ITERATIONS_MIN, 3 * ITERATIONS_MIN])
+async def test_a_failed_check_takes_the_same_work_whoever_the_user_is(
+    iterations_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha_256, sha_512 = ScramMechanism
+    known = [
+        *password_records("both", "secret"),
+        credential_record("only SHA-256", sha_256, credential("secret", sha_256)),
+        credential_record("only SHA-512", sha_512, credential("secret", sha_512)),
+        credential_record("more iterations", sha_256, replace(PENCIL, iterations=iterations_most)),
+        credential_record("many more", sha_512, replace(PENCIL, iterations=iterations_most)),
+    ]
+    node = Node(replayed(NO_USERS, known))
+    work: Counter[str] = Counter()
+
+    def counted(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        work[hash_name] += iterations
+        return bytes(32)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted)
+    for user in ("both", "only SHA-256", "only SHA-512", "more iterations", "many more", "nobody"):
+        work.clear()
+        await node.refused("PLAIN", plain_message(user, "wrong"))
+        assert work == {"sha256": iterations_most, "sha512": iterations_most}, user
+    node.authenticator.close()
+
+
+@pytest.mark.real_time
+async def test_a_password_that_fits_takes_no_more_work_than_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(users({"alice": "secret"}))
+    took: list[int] = []
+
+    def counted(*of: Any) -> bytes:
+        took.append(of[-1])
+        return pbkdf2_hmac(*of)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted)
+    await node.log_in("PLAIN", plain_message("alice", "secret"))
+    assert took == [ITERATIONS_MIN]
     node.authenticator.close()
 
 
