@@ -13,19 +13,17 @@ from uuid import UUID
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kraft.metadata.acls import NO_ACLS, Acls, AclsDraft
 from kraft.metadata.persistent_maps import PersistentMap, SequenceDraft
 from kraft.metadata.records import (
-    BrokerConfigSet,
+    AclRecord,
     BrokerEpochsUsed,
     BrokerFenced,
     BrokerRecord,
     BrokerShuttingDown,
     BrokerUnfenced,
     BrokerUnregistered,
-    ClientQuotaSet,
     ClusterInitialised,
-    FeatureLevelSet,
-    GroupConfigSet,
     MetadataRecord,
     MetadataTransactionAborted,
     MetadataTransactionBegun,
@@ -35,13 +33,13 @@ from kraft.metadata.records import (
     PartitionCreated,
     ProducerIdsAllocated,
     RegisterBroker,
-    ScramCredentialRemoved,
-    ScramCredentialSet,
+    SettingRecord,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
     TopicRecord,
-    UnknownUsersKeySet,
+    TransactionMarker,
+    UserRecord,
 )
 from kraft.metadata.settings import QuotaSubject, SettingsDraft
 from kraft.metadata.small_maps import overlaid
@@ -169,6 +167,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
     users: Users = NO_USERS
+    acls: Acls = NO_ACLS
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
         """Return the image after `records`. A record that does not fit is a bug, so the process stops."""
@@ -281,6 +280,7 @@ class _ImageDraft:
             before.features, before.broker_configs, before.group_configs, before.client_quotas
         )
         self._users = UsersDraft(before.users)
+        self._acls = AclsDraft(before.acls)
 
     def image(self) -> MetadataImage:
         before = self._before
@@ -299,9 +299,24 @@ class _ImageDraft:
             group_configs=self._settings.group_configs,
             client_quotas=self._settings.client_quotas,
             users=self._users.users(),
+            acls=self._acls.acls(),
         )
 
     def apply(self, record: MetadataRecord) -> None:
+        if isinstance(record, TopicRecord):
+            self._apply_to_topics(record)
+        elif isinstance(record, BrokerRecord):
+            self._apply_to_brokers(record)
+        elif isinstance(record, SettingRecord):
+            self._settings.apply(record)
+        elif isinstance(record, UserRecord):
+            self._users.apply(record)
+        elif isinstance(record, AclRecord):
+            self._acls.apply(record)
+        else:
+            self._apply_to_cluster(record)
+
+    def _apply_to_cluster(self, record: ClusterInitialised | ProducerIdsAllocated | TransactionMarker) -> None:
         match record:
             case ClusterInitialised():
                 assert not self._cluster_id, f"{record} in cluster {self._cluster_id}"
@@ -309,22 +324,6 @@ class _ImageDraft:
             case ProducerIdsAllocated():
                 assert record.next_producer_id > self._next_producer_id, f"{record} after {self._next_producer_id}"
                 self._next_producer_id = record.next_producer_id
-            case FeatureLevelSet() | BrokerConfigSet() | ClientQuotaSet() | GroupConfigSet():
-                self._settings.apply(record)
-            case ScramCredentialSet() | ScramCredentialRemoved() | UnknownUsersKeySet():
-                self._users.apply(record)
-            case (
-                RegisterBroker()
-                | BrokerFenced()
-                | BrokerUnfenced()
-                | BrokerShuttingDown()
-                | OperatorFenceSet()
-                | BrokerUnregistered()
-                | BrokerEpochsUsed()
-            ):
-                self._apply_to_brokers(record)
-            case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
-                self._apply_to_topics(record)
             case MetadataTransactionBegun() | MetadataTransactionEnded() | MetadataTransactionAborted():
                 raise AssertionError(f"{record} is a marker for `replayed_image` and changes no image")
             case _:

@@ -212,6 +212,26 @@ class UnknownUsersKeySet(Struct, frozen=True, kw_only=True):
         return "UnknownUsersKeySet()"
 
 
+class AclRecordFields(Struct, frozen=True, kw_only=True):
+    """An ACL. Its types, operation and permission are Kafka's numbers."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class AclAdded(AclRecordFields, frozen=True, kw_only=True):
+    """The ACL was not there before."""
+
+
+class AclRemoved(AclRecordFields, frozen=True, kw_only=True):
+    """The ACL was there before."""
+
+
 class MetadataTransactionBegun(Struct, frozen=True, kw_only=True):
     """Begins a transaction, as the first record of an entry: the records after it take effect together at its end."""
 
@@ -235,6 +255,7 @@ BrokerRecord = (
 )
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
 UserRecord = ScramCredentialSet | ScramCredentialRemoved | UnknownUsersKeySet
+AclRecord = AclAdded | AclRemoved
 SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet
 TransactionMarker = MetadataTransactionBegun | MetadataTransactionEnded | MetadataTransactionAborted
 MetadataRecord = (
@@ -244,5 +265,6 @@ MetadataRecord = (
     | TopicRecord
     | SettingRecord
     | UserRecord
+    | AclRecord
     | TransactionMarker
 )

@@ -48,6 +48,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         for key, quota in quotas.items():
             yield ClientQuotaSet(entity=list(subject), key=key, value=quota)
     yield from image.users.records()
+    yield from image.acls.records()
     for topic in image.topics.values():
         yield from _topic_records(topic)
 

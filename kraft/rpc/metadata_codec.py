@@ -33,6 +33,8 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "scram_credential_set": Mapping(records.ScramCredentialSet, metadata_pb2.ScramCredentialSet),
     "scram_credential_removed": Mapping(records.ScramCredentialRemoved, metadata_pb2.ScramCredentialRemoved),
     "unknown_users_key_set": Mapping(records.UnknownUsersKeySet, metadata_pb2.UnknownUsersKeySet),
+    "acl_added": Mapping(records.AclAdded, metadata_pb2.AclAdded),
+    "acl_removed": Mapping(records.AclRemoved, metadata_pb2.AclRemoved),
     "client_quota_set": Mapping(records.ClientQuotaSet, metadata_pb2.ClientQuotaSet),
     "broker_epochs_used": Mapping(records.BrokerEpochsUsed, metadata_pb2.BrokerEpochsUsed),
     "transaction_begun": Mapping(records.MetadataTransactionBegun, metadata_pb2.TransactionBegun),

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.call import AnyCall, Handler
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.sides import ControllerSide
@@ -37,35 +38,11 @@ class VisibleTo(Enum):
     NODES = "nodes of this cluster only"
 
 
-class Resource(Enum):
-    """What a permission is for, with Kafka's names. Of a cluster there is one; the others are named in the request."""
-
-    CLUSTER = "cluster"
-    TOPIC = "topic"
-    GROUP = "group"
-    TRANSACTIONAL_ID = "transactional id"
-
-
-class Operation(Enum):
-    """What a permission allows, with Kafka's names."""
-
-    READ = "read"
-    WRITE = "write"
-    CREATE = "create"
-    DELETE = "delete"
-    ALTER = "alter"
-    DESCRIBE = "describe"
-    CLUSTER_ACTION = "cluster action"
-    DESCRIBE_CONFIGS = "describe configs"
-    ALTER_CONFIGS = "alter configs"
-    IDEMPOTENT_WRITE = "idempotent write"
-
-
 class Permission(NamedTuple):
     """What a caller needs. Nothing enforces it yet."""
 
     operation: Operation
-    resource: Resource
+    resource: ResourceType
 
 
 class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):

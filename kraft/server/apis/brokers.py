@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import DESCRIBE_BROKERS, FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import brokers
 from kraft.server.handlers.describe_brokers import describe_brokers
@@ -18,21 +19,21 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_brokers),
         at_controller=from_metadata(describe_brokers),
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         call=FENCE_BROKER,
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(FENCE_BROKER, brokers.is_fenced),
         at_controller=lambda controller: partial(brokers.fence, controller.decisions, controller.topic_defaults),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(
         call=UNFENCE_BROKER,
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UNFENCE_BROKER, brokers.is_unfenced),
         at_controller=lambda controller: partial(brokers.unfence, controller.decisions),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.UNREGISTER_BROKER,
@@ -40,6 +41,6 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UNREGISTER_BROKER, brokers.is_unregistered),
         at_controller=lambda controller: partial(brokers.unregister, controller.decisions, controller.has_live_session),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
 )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.quota_decisions import describe_client_quotas
+from kraft.model.access import Operation, ResourceType
 from kraft.model.features import DescribeFeaturesResponse
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
@@ -15,7 +16,7 @@ from kraft.rpc.calls import (
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
 )
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import forwarded, from_indexed_metadata, from_metadata
 from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
@@ -38,7 +39,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_client_quotas),
         at_controller=from_metadata(describe_client_quotas),
-        needs=(Permission(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.ALTER_CLIENT_QUOTAS,
@@ -46,7 +47,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(ALTER_CLIENT_QUOTAS, client_quotas.is_applied),
         at_controller=lambda controller: client_quotas.Alterations(controller.decisions).alter,
-        needs=(Permission(Operation.ALTER_CONFIGS, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
         refused=client_quotas.refused,
     ),
     Api(
@@ -55,7 +56,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UPDATE_FEATURES, features.is_applied),
         at_controller=lambda controller: partial(features.update, controller.decisions, controller.features_of_others),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         to_version=features.to_version,
     ),
     Api(
@@ -89,14 +90,14 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         # The active controller knows it, and so it is asked, with a call of our own that says more.
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: DescribeQuorumHandler(broker.quorum.describe, broker.config.quorum.voters).handle,
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         call=DESCRIBE_QUORUM,
         decided_by=DecidedBy.CONTROLLER,
         handler=lambda broker: broker.quorum.describe,
         at_controller=lambda controller: controller.describe_quorum,
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,

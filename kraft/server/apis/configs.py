@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraft.metadata.config_decisions import alter_configs, incremental_alter_configs
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side
 from kraft.server.handlers import configs, describe_configs, list_config_resources
 from kraft.wire.api_keys import ApiKey
 
 # Brokers are resources of the cluster, as in Kafka.
-_WITH_CONFIGS: Final = (Resource.TOPIC, Resource.GROUP, Resource.CLUSTER)
+_WITH_CONFIGS: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
 
 
 def _describe_configs(side: Side) -> describe_configs.DescribeConfigsHandler:
@@ -57,7 +58,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(list_config_resources.list_config_resources),
         at_controller=from_metadata(list_config_resources.list_config_resources),
-        needs=(Permission(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
         from_version=list_config_resources.from_version,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.call import Handler
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
@@ -21,14 +22,14 @@ from kraft.rpc.group_calls import (
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 
-_TO_BE_A_MEMBER: Final = (Permission(Operation.READ, Resource.GROUP),)
-_TO_COMMIT: Final = (*_TO_BE_A_MEMBER, Permission(Operation.READ, Resource.TOPIC))
+_TO_BE_A_MEMBER: Final = (Permission(Operation.READ, ResourceType.GROUP),)
+_TO_COMMIT: Final = (*_TO_BE_A_MEMBER, Permission(Operation.READ, ResourceType.TOPIC))
 
 
 def _find_coordinator(broker: BrokerSide) -> Handler[Any, Any]:
@@ -45,8 +46,8 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=_find_coordinator,
         needs=(
-            Permission(Operation.DESCRIBE, Resource.GROUP),
-            Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+            Permission(Operation.DESCRIBE, ResourceType.GROUP),
+            Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
         ),
         from_version=find_coordinator.from_version,
         to_version=find_coordinator.to_version,
@@ -91,21 +92,21 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.consumer.heartbeat,
         takes_context=True,
-        needs=(*_TO_BE_A_MEMBER, Permission(Operation.DESCRIBE, Resource.TOPIC)),
+        needs=(*_TO_BE_A_MEMBER, Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
     ),
     Api(
         key=ApiKey.LIST_GROUPS,
         call=LIST_GROUPS,
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: broker.groups.groups.list_groups,
-        needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
     ),
     Api(
         key=ApiKey.DESCRIBE_GROUPS,
         call=DESCRIBE_GROUPS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.describe,
-        needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
         refused=never_refused,
         to_version=groups.descriptions_to_version,
     ),
@@ -114,7 +115,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=CONSUMER_GROUP_DESCRIBE,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.consumer.describe,
-        needs=(Permission(Operation.DESCRIBE, Resource.GROUP),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
         refused=never_refused,
     ),
     Api(
@@ -122,7 +123,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DELETE_GROUPS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.delete,
-        needs=(Permission(Operation.DELETE, Resource.GROUP),),
+        needs=(Permission(Operation.DELETE, ResourceType.GROUP),),
         refused=never_refused,
     ),
     Api(
@@ -140,7 +141,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.commit_in_transaction,
         takes_context=True,
-        needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID), *_TO_COMMIT),
+        needs=(Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), *_TO_COMMIT),
         refused=committed_offsets.transactional_commit_refused,
         to_version=committed_offsets.transactional_commit_to_version,
     ),
@@ -150,7 +151,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.fetch,
         takes_context=True,
-        needs=(Permission(Operation.DESCRIBE, Resource.GROUP), Permission(Operation.DESCRIBE, Resource.TOPIC)),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP), Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
         refused=never_refused,
         from_version=committed_offsets.fetch_from_version,
         to_version=committed_offsets.fetch_to_version,
@@ -160,6 +161,6 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=OFFSET_DELETE,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.delete,
-        needs=(Permission(Operation.DELETE, Resource.GROUP), Permission(Operation.READ, Resource.TOPIC)),
+        needs=(Permission(Operation.DELETE, ResourceType.GROUP), Permission(Operation.READ, ResourceType.TOPIC)),
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import FETCH, FETCH_RECORDS, PRODUCE, PRODUCE_RECORDS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, VisibleTo
+from kraft.server.apis.api import Api, DecidedBy, Permission, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
@@ -14,8 +15,8 @@ from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.wire.api_keys import ApiKey
 
-_TO_WRITE: Final = (Permission(Operation.WRITE, Resource.TOPIC),)
-_TO_READ: Final = (Permission(Operation.READ, Resource.TOPIC),)
+_TO_WRITE: Final = (Permission(Operation.WRITE, ResourceType.TOPIC),)
+_TO_READ: Final = (Permission(Operation.READ, ResourceType.TOPIC),)
 
 
 def _kafka_produce(broker: BrokerSide) -> ProduceApi:
@@ -34,7 +35,7 @@ RECORD_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.records.produce.handle,
         kafka_handler=_kafka_produce,
-        needs=(*_TO_WRITE, Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID)),
+        needs=(*_TO_WRITE, Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)),
     ),
     Api(
         key=ApiKey.FETCH,
@@ -60,7 +61,7 @@ RECORD_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=REPLICA_FETCH,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: ReplicaFetchHandler(broker.partitions).handle,
-        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         visible_to=VisibleTo.NODES,
     ),
 )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
     DELETE_RECORDS,
@@ -17,7 +18,7 @@ from kraft.rpc.calls import (
     OFFSET_FOR_LEADER_EPOCH,
 )
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.handlers import from_metadata, never_refused
 from kraft.server.handlers import partition_changes
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
@@ -35,7 +36,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: ListOffsetsHandler(broker.partitions, broker.slow_reads).handle,
         takes_context=True,
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
         misdirected=lambda broker: partial(led_elsewhere, broker.image, broker.config.node_id),
         refused=never_refused,
     ),
@@ -44,7 +45,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=OFFSET_FOR_LEADER_EPOCH,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: OffsetForLeaderEpochHandler(broker.partitions).handle,
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
         refused=never_refused,
     ),
     Api(
@@ -52,7 +53,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DELETE_RECORDS,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: DeleteRecordsHandler(broker.partitions, broker.records_deleted).handle,
-        needs=(Permission(Operation.DELETE, Resource.TOPIC),),
+        needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
         refused=never_refused,
     ),
     Api(
@@ -60,7 +61,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DESCRIBE_PRODUCERS,
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: DescribeProducersHandler(broker.partitions, broker.image).handle,
-        needs=(Permission(Operation.READ, Resource.TOPIC),),
+        needs=(Permission(Operation.READ, ResourceType.TOPIC),),
         refused=never_refused,
     ),
     Api(
@@ -69,7 +70,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: (
             AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.mover).handle
         ),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=never_refused,
     ),
     Api(
@@ -79,13 +80,13 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: (
             DescribeLogDirectoriesHandler(broker.directories, broker.partitions, broker.shortage_of).handle
         ),
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         call=DESCRIBE_AWAITED_REPLICAS,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.awaited_replicas.handle,
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
     ),
     Api(
         key=ApiKey.ELECT_LEADERS,
@@ -95,7 +96,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(
             partition_changes.decide_elections, controller.decisions, controller.topic_defaults
         ),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=partition_changes.elections_refused,
     ),
     Api(
@@ -106,7 +107,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(
             partition_changes.decide_reassignments, controller.decisions, controller.topic_defaults
         ),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=partition_changes.reassignments_refused,
     ),
     Api(
@@ -115,6 +116,6 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(list_partition_reassignments),
         at_controller=from_metadata(list_partition_reassignments),
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
 )

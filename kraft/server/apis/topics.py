@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.topic_deletion import delete_topics
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.call import Handler
 from kraft.rpc.calls import METADATA
 from kraft.rpc.topic_calls import (
@@ -15,7 +16,7 @@ from kraft.rpc.topic_calls import (
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TOPICS,
 )
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
 from kraft.server.apis.sides import Side
@@ -54,7 +55,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
             topics.decide_creation, controller.decisions, controller.entropy, controller.new_topic_defaults
         ),
         # Either is enough: for all names, or for this one.
-        needs=(Permission(Operation.CREATE, Resource.CLUSTER), Permission(Operation.CREATE, Resource.TOPIC)),
+        needs=(Permission(Operation.CREATE, ResourceType.CLUSTER), Permission(Operation.CREATE, ResourceType.TOPIC)),
         refused=topics.creation_refused,
     ),
     Api(
@@ -63,7 +64,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=lambda broker: partial(topics.delete, broker.forwarder, broker.config.topics.deletion_enabled),
         at_controller=decided(delete_topics),
-        needs=(Permission(Operation.DELETE, Resource.TOPIC),),
+        needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
         refused=topics.deletion_refused,
         from_version=topics.deletion_from_version,
         to_version=topics.deletion_to_version,
@@ -74,7 +75,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(CREATE_PARTITIONS, topics.has_grown),
         at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
-        needs=(Permission(Operation.ALTER, Resource.TOPIC),),
+        needs=(Permission(Operation.ALTER, ResourceType.TOPIC),),
         refused=topics.partitions_refused,
     ),
     Api(
@@ -83,7 +84,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=_metadata,
         # Also to create what is missing.
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC), Permission(Operation.CREATE, Resource.TOPIC)),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC), Permission(Operation.CREATE, ResourceType.TOPIC)),
         refused=never_refused,
         from_version=metadata.from_version,
         to_version=metadata.to_version,
@@ -95,7 +96,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_topic_partitions.describe_topic_partitions),
         at_controller=from_metadata(describe_topic_partitions.describe_topic_partitions),
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
         refused=describe_topic_partitions.refused,
     ),
     Api(
@@ -103,6 +104,9 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=_describe_topics,
         at_controller=_describe_topics,
-        needs=(Permission(Operation.DESCRIBE, Resource.TOPIC), Permission(Operation.DESCRIBE_CONFIGS, Resource.TOPIC)),
+        needs=(
+            Permission(Operation.DESCRIBE, ResourceType.TOPIC),
+            Permission(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        ),
     ),
 )

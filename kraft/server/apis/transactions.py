@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
 from kraft.rpc.transaction_calls import (
@@ -13,7 +14,7 @@ from kraft.rpc.transaction_calls import (
     END_TXN,
     LIST_TRANSACTIONS,
 )
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, VisibleTo
+from kraft.server.apis.api import Api, DecidedBy, Permission, VisibleTo
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import transaction_versions as versions
 from kraft.server.handlers.txn_markers import markers_refused
@@ -21,8 +22,8 @@ from kraft.wire.api_keys import ApiKey
 
 _IDENTITY: Final = (
     # The first without a transactional id: this, or to write to any topic.
-    Permission(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
-    Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    Permission(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+    Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
 )
 
 TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
@@ -47,8 +48,8 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.transactions.add_partitions,
         takes_context=True,
         needs=(
-            Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),
-            Permission(Operation.WRITE, Resource.TOPIC),
+            Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+            Permission(Operation.WRITE, ResourceType.TOPIC),
         ),
         refused=versions.partitions_refused,
         to_version=versions.partitions_to_version,
@@ -57,7 +58,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=ADD_PARTITIONS_TO_TXN,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.add_partitions_of_brokers,
-        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         visible_to=VisibleTo.NODES,
     ),
     Api(
@@ -65,8 +66,8 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.add_offsets,
         needs=(
-            Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),
-            Permission(Operation.READ, Resource.GROUP),
+            Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+            Permission(Operation.READ, ResourceType.GROUP),
         ),
         refused=versions.offsets_refused,
         to_version=versions.offsets_to_version,
@@ -77,7 +78,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.end,
         takes_context=True,
-        needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),),
+        needs=(Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),),
         refused=versions.end_refused,
         to_version=versions.end_to_version,
     ),
@@ -85,14 +86,14 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=COMMIT_TRANSACTIONS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.commit_transactions,
-        needs=(Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID),),
+        needs=(Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),),
     ),
     Api(
         key=ApiKey.WRITE_TXN_MARKERS,
         call=WRITE_TXN_MARKERS,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.markers.write,
-        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         # A marker commits or aborts a transaction whatever its owner says.
         visible_to=VisibleTo.NODES,
         refused=markers_refused,
@@ -101,14 +102,14 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=ABORT_TRANSACTION,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.markers.abort,
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.DESCRIBE_TRANSACTIONS,
         call=DESCRIBE_TRANSACTIONS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.describe,
-        needs=(Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
         refused=never_refused,
     ),
     Api(
@@ -116,13 +117,13 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=LIST_TRANSACTIONS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.list_transactions,
-        needs=(Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
     ),
     Api(
         call=LIST_PRODUCER_TRANSACTIONS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.of_producer,
-        needs=(Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),),
+        needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         visible_to=VisibleTo.NODES,
     ),
 )

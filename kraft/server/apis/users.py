@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.user_decisions import describe_user_scram_credentials
+from kraft.model.access import Operation, ResourceType
 from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource
+from kraft.server.apis.api import Api, DecidedBy, Permission
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import users
 from kraft.wire.api_keys import ApiKey
@@ -19,7 +20,7 @@ USER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_user_scram_credentials),
         at_controller=from_metadata(describe_user_scram_credentials),
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -27,7 +28,7 @@ USER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(ALTER_USER_SCRAM_CREDENTIALS, users.is_applied),
         at_controller=lambda controller: partial(users.alter, controller.decisions, controller.entropy),
-        needs=(Permission(Operation.ALTER, Resource.CLUSTER),),
+        needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=users.refused,
     ),
 )

@@ -5,9 +5,12 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraft.metadata.acls import AclEntry, acl_record
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.records import (
+    AclAdded,
+    AclRemoved,
     BrokerConfigSet,
     BrokerFenced,
     BrokerShuttingDown,
@@ -45,6 +48,7 @@ from kraft.model.ids import (
     TopicId,
 )
 from kraft.sasl.scram import ScramMechanism
+from tests.support.acl_entries import ENTRIES
 from tests.support.cluster_images import cluster, with_topic
 
 COVERED = {
@@ -60,6 +64,7 @@ COVERED = {
         "group_configs",
         "client_quotas",
         "users",
+        "acls",
     },
     BrokerRegistration: {
         "broker_id",
@@ -188,6 +193,10 @@ def _settings(draw: st.DrawFn) -> list[MetadataRecord]:
         )
         if draw(st.booleans()):
             records.append(ScramCredentialRemoved(user=user, mechanism=mechanism.value))
+    added: set[AclEntry] = set()
+    for each in draw(st.lists(ENTRIES, max_size=6)):
+        records.append(acl_record(AclRemoved if each in added else AclAdded, each))
+        added ^= {each}
     return records
 
 

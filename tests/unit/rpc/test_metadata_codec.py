@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraft.metadata.acls import acl_record
 from kraft.metadata.records import (
+    AclAdded,
+    AclRemoved,
     BrokerConfigSet,
     BrokerEpochsUsed,
     BrokerFenced,
@@ -40,6 +43,7 @@ from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
 from kraft.rpc.metadata_codec import decode_records, encode_records
 from kraft.rpc.pb import metadata_pb2
+from tests.support.acl_entries import DENY, PREFIXED, entry
 
 TOPIC_ID = TopicId(UUID(int=9))
 
@@ -75,6 +79,8 @@ ONE_OF_EACH: list[MetadataRecord] = [
         user="anna", mechanism="SCRAM-SHA-256", salt=b"s", iterations=4_096, stored_key=b"k", server_key=b"l"
     ),
     ScramCredentialRemoved(user="anna", mechanism="SCRAM-SHA-256"),
+    acl_record(AclAdded, entry("orders", host="10.0.0.1")),
+    acl_record(AclRemoved, entry("ord", permission=DENY, pattern_type=PREFIXED)),
     TopicCreated(topic="orders", topic_id=TOPIC_ID),
     PartitionCreated(
         topic_id=TOPIC_ID,
