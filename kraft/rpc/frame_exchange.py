@@ -22,7 +22,7 @@ from kraft.model.endpoint import Endpoint
 from kraft.rpc.call import Exchange
 from kraft.rpc.frame_connection import FrameConnection
 from kraft.rpc.introduced_channel import IntroducedChannel
-from kraft.rpc.introductions import NONCE_BYTES, SESSION_FORGOTTEN
+from kraft.rpc.introductions import NONCE_BYTES
 from kraft.rpc.peers import MESSAGE_BYTES_MAX, CallStream, Peer, Unreachable
 from kraft.tls.dialling import TlsDialling, TlsFailed, connect_with_tls
 
@@ -169,7 +169,7 @@ class ExchangeLink(Generic[Request, Response]):
 
 
 class _SessionForgotten(Exception):
-    """The other process does not know the session. The next attempt opens another one."""
+    """The other process does not know the session, or its secret. The next attempt opens another one."""
 
 
 async def _connected(
@@ -186,7 +186,7 @@ async def _connected(
         introduction = await channel.introduce(connection_method(exchange, certificate), nonce)
         stream.connection.send([hello(nonce, introduction.header)])
         reason = refusal_in(await stream.frame(), introduction.proof)
-        if reason == SESSION_FORGOTTEN:
+        if reason is not None and introduction.needs_session(reason):
             introduction.forget()
             raise _SessionForgotten(reason)
         if reason is not None:

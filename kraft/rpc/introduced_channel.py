@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 import grpc
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from kraft.model.callbacks import Callback
 from kraft.rpc import introductions
-from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, Introduction
+from kraft.rpc.introductions import HEADER, SECRET_DIFFERS, SESSION_FORGOTTEN, ClusterSecrets, Introduction, Secret
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 from kraft.rpc.peers import Unreachable
 from kraft.rpc.session_channel import SessionChannel, failed_call, time_left
@@ -42,6 +43,7 @@ class IntroducedChannel(SessionChannel):
         return ConnectionIntroduction(
             header=metadata[0][1],
             proof=self._introducer.proof_of_connection(nonce, session),
+            needs_session=self._introducer.needs_session,
             forget=lambda: self._introducer.forget(session),
         )
 
@@ -51,38 +53,63 @@ class ConnectionIntroduction(Struct, frozen=True):
 
     header: str
     proof: bytes
+    needs_session: Callable[[str], bool]
+    """Returns whether this reason of a refusal means that another session is needed, which `forget` makes."""
+
     forget: Callback
-    """To be called when the other end does not know the session; the next introduction opens another one."""
+    """Makes the next introduction open another session."""
 
 
 class _Introducer:
-    """Session with the process at the other end."""
+    """Session with the process at the other end.
+
+    It lasts until the secrets of this node change, so that one that was removed is used no more.
+    """
 
     def __init__(
         self, channel: grpc.aio.Channel, cluster_secrets: ClusterSecrets, cluster_id: str, node_id: int
     ) -> None:
         self._stub = membership_pb2_grpc.MembershipStub(channel)
-        self._secret = cluster_secrets.primary
+        self._secrets = cluster_secrets
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._session: bytes | None = None
+        self._secret = cluster_secrets.primary
+        self._generation = cluster_secrets.generation
+        """Secret of the session, and the generation of the secrets when it was opened."""
+
         self._count = 0
         self._challenging = asyncio.Lock()
 
     async def show(self, method: str, deadline: float | None = None) -> tuple[bytes, tuple[tuple[str, str]]]:
         """Return the session and the metadata for one call.
 
-        Raises AioRpcError if the other end does not answer in time, or does not know the secret.
+        Raises AioRpcError if the other end does not answer in time, or knows none of the secrets.
         """
         async with self._challenging:
-            if self._session is None:
+            session = self._session
+            if session is None or self._generation != self._secrets.generation:
                 timeout_s = CHALLENGE_DEADLINE_S if deadline is None else min(CHALLENGE_DEADLINE_S, time_left(deadline))
-                self._session, self._count = await self._challenge(timeout_s), 0
+                session = await self._open_session(asyncio.get_running_loop().time() + timeout_s)
         self._count += 1
         introduction = Introduction(
-            cluster_id=self._cluster_id, node_id=self._node_id, session=self._session, count=self._count
+            cluster_id=self._cluster_id, node_id=self._node_id, session=session, count=self._count
         )
-        return self._session, ((HEADER, introduction.to_header(self._secret, method)),)
+        return session, ((HEADER, introduction.to_header(self._secret, method)),)
+
+    async def _open_session(self, deadline: float) -> bytes:
+        """Open a session with the first secret that the other end knows, too; its file may be older or newer."""
+        generation, further = self._secrets.generation, list(self._secrets.known)
+        while True:
+            secret = further.pop(0)
+            try:
+                session = await self._challenge(secret, time_left(deadline))
+            except grpc.aio.AioRpcError as error:
+                if not further or error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                    raise
+            else:
+                self._session, self._secret, self._generation, self._count = session, secret, generation, 0
+                return session
 
     def refused(self, session: bytes, error: grpc.aio.AioRpcError) -> None:
         """Take the error of a call of this session: if it refused the introduction, the next call opens a session."""
@@ -96,23 +123,27 @@ class _Introducer:
 
     def is_forgotten(self, error: grpc.aio.AioRpcError) -> bool:
         """Return whether the other end only needs a new session."""
-        return error.code() is grpc.StatusCode.UNAUTHENTICATED and error.details() == SESSION_FORGOTTEN
+        return error.code() is grpc.StatusCode.UNAUTHENTICATED and self.needs_session(error.details() or "")
+
+    def needs_session(self, reason: str) -> bool:
+        """Return whether a call that was refused for this reason may be made again, in another session."""
+        if reason == SECRET_DIFFERS:
+            return any(secret != self._secret for secret in self._secrets.known)
+        return reason == SESSION_FORGOTTEN
 
     def proof_of_connection(self, nonce: bytes, session: bytes) -> bytes:
         """Return the proof that the other end owes for a connection."""
         return introductions.prove_connection(self._secret, nonce, session)
 
-    async def _challenge(self, timeout_s: float) -> bytes:
+    async def _challenge(self, secret: Secret, timeout_s: float) -> bytes:
         nonce = secrets.token_bytes(introductions.NONCE_BYTES)
-        request = membership_pb2.ChallengeRequest(
-            nonce=nonce, secret_id=self._secret.secret_id, cluster_id=self._cluster_id
-        )
+        request = membership_pb2.ChallengeRequest(nonce=nonce, secret_id=secret.secret_id, cluster_id=self._cluster_id)
         try:
             answer = await self._stub.Challenge(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 raise failed_call(grpc.StatusCode.UNAUTHENTICATED, _NO_SECRET) from error
             raise
-        if not introductions.is_proof(self._secret, nonce, answer.session, answer.proof):
+        if not introductions.is_proof(secret, nonce, answer.session, answer.proof):
             raise failed_call(grpc.StatusCode.UNAUTHENTICATED, "it does not know this cluster's secret")
         return answer.session

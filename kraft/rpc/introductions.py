@@ -31,6 +31,7 @@ SECRET_DIFFERS: Final = (
     "its cluster secret differs: set cluster.secret.file on both nodes to copies of one file (by default it is "
     "CLUSTER_ID.secret in $XDG_STATE_HOME/kraft or ~/.local/state/kraft of the node's user)"
 )
+"""Callers with several secrets recognise this exact text and try another, so it must be the same in all versions."""
 
 CLUSTER_ID_CHARACTERS_MAX: Final = 64
 
@@ -73,12 +74,24 @@ class ClusterSecrets:
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         assert secrets, "a cluster has at least one secret"
-        known = [_secret(text) for text in secrets]
-        self.primary = known[0]
-        self._by_id = {secret.secret_id: secret for secret in known}
+        self.known: Sequence[Secret] = [_secret(text) for text in secrets]
+        self.generation = 0
+        """Counts how often they were replaced."""
+
+    @property
+    def primary(self) -> Secret:
+        return self.known[0]
 
     def find(self, secret_id: bytes) -> Secret | None:
-        return self._by_id.get(secret_id)
+        return next((secret for secret in self.known if secret.secret_id == secret_id), None)
+
+    def replace(self, found: ClusterSecrets) -> bool:
+        """Use and accept those that were found from now on; return False if they are the same."""
+        if found.known == self.known:
+            return False
+        self.known = found.known
+        self.generation += 1
+        return True
 
 
 def _secret(text: bytes) -> Secret:

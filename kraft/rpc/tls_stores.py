@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import structlog
 from msgspec import Struct
 
 from kraft.tls.store_files import KeyMaterial, StoreError, read_key_store, read_trust_store
-from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
+from kraft.tls.stores import TlsSettings
+from kraft.tls.watched_files import WatchedFiles, store_files
 
 log = structlog.get_logger()
 
 LOOK_S: Final = 1.0
 """The files are looked at once in this time at most."""
-
-_Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 class StoresRead(Struct, frozen=True, kw_only=True):
@@ -37,7 +34,7 @@ class WatchedStores:
         self._settings = settings
         self._monotonic_s = monotonic_s
         self._guard = threading.Lock()
-        self._stamp = self._stamp_now()
+        self._files = WatchedFiles(store_files(settings))
         self._looked_s = monotonic_s()
         self.latest = self._read()
         self.generation = 0
@@ -53,9 +50,7 @@ class WatchedStores:
             if now_s - self._looked_s < LOOK_S:
                 return self.generation
             self._looked_s = now_s
-            stamp = self._stamp_now()
-            if stamp != self._stamp:
-                self._stamp = stamp
+            if self._files.have_changed():
                 self._replace()
             return self.generation
 
@@ -66,7 +61,7 @@ class WatchedStores:
             log.error("certificates not renewed", reason=str(error))
             return
         self.generation += 1
-        log.info("certificates renewed", files=[str(path) for path in self._paths()])
+        log.info("certificates renewed", files=[str(path) for path in self._files.paths])
 
     def _read(self) -> StoresRead:
         settings = self._settings
@@ -74,19 +69,3 @@ class WatchedStores:
             key=None if settings.key_store is None else read_key_store(settings.key_store),
             trusted=None if settings.trust_store is None else read_trust_store(settings.trust_store),
         )
-
-    def _paths(self) -> list[Path]:
-        stores = (self._settings.key_store, self._settings.trust_store)
-        return [store.path for store in stores if isinstance(store, (KeyStoreFile, TrustStoreFile))]
-
-    def _stamp_now(self) -> _Stamp:
-        return tuple(_stamp(path) for path in self._paths())
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with a file's content; None while it cannot be found, as when it is being replaced."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

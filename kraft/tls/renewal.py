@@ -6,22 +6,20 @@ Connections that are open keep theirs. A change that cannot be used is logged, a
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 import structlog
 
 from kraft.tls.store_files import StoreError
-from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
+from kraft.tls.stores import TlsSettings
+from kraft.tls.watched_files import WatchedFiles, store_files
 
 log = structlog.get_logger()
 
 CHECK_PERIOD_S: Final = 2.0
 
 Context = TypeVar("Context")
-Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 class RenewedContext(Generic[Context]):
@@ -32,9 +30,7 @@ class RenewedContext(Generic[Context]):
         self._name = name
         self._settings = settings
         self._make = make
-        self._paths = _paths(settings)
-        # Before the files are read: a change in between is found by the next check.
-        self._seen = _fingerprint(self._paths)
+        self._files = WatchedFiles(store_files(settings))
         self._context = make(settings)
 
     def current(self) -> Context:
@@ -42,7 +38,7 @@ class RenewedContext(Generic[Context]):
 
     async def watch(self) -> None:
         """Check the files until cancelled."""
-        while self._paths:
+        while self._files.paths:
             await asyncio.sleep(CHECK_PERIOD_S)
             await self.check()
 
@@ -55,30 +51,10 @@ class RenewedContext(Generic[Context]):
             log.info("certificates renewed", listener=self._name)
 
     def _remake(self) -> Context | None:
-        found = _fingerprint(self._paths)
-        if found == self._seen:
+        if not self._files.have_changed():
             return None
-        self._seen = found
         try:
             return self._make(self._settings)
         except StoreError as error:
             log.warning("certificates not renewed", listener=self._name, reason=str(error))
             return None
-
-
-def _paths(settings: TlsSettings) -> list[Path]:
-    stores = (settings.key_store, settings.trust_store)
-    return [store.path for store in stores if isinstance(store, (KeyStoreFile, TrustStoreFile))]
-
-
-def _fingerprint(paths: list[Path]) -> Fingerprint:
-    """Return what differs once a file is replaced or written to; it leads through links, as those of Kubernetes."""
-    found: list[tuple[int, int, int] | None] = []
-    for path in paths:
-        try:
-            status = os.stat(path)
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_mtime_ns, status.st_ino, status.st_size))
-    return tuple(found)

@@ -181,7 +181,8 @@ class SecuritySettings:
     secret_file: Path | None = key(
         "cluster.secret.file",
         readers.file,
-        "File with a secret that all nodes of the cluster share. Kraft only.",
+        "File with a secret that all nodes of the cluster share. It may have several, one a line: the first that the"
+        " other node knows is used, all are accepted. A change is noticed within 2 s. Kraft only.",
         default=None,
     )
     protocols: tuple[tuple[str, SecurityProtocol], ...] = key(

@@ -1,15 +1,13 @@
 """Authentication among the nodes of a cluster: a shared secret, certificates, or both.
 
-The files are read once, at the start. An error in them is one line.
+An error in their files is one line.
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
 import re
-import secrets
 import ssl
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
-import structlog
 from msgspec import Struct
 
 from kraft.quorum.config import FRAME_BYTES_MAX
@@ -25,37 +22,23 @@ from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.connection_failures import handshake_failure
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
-from kraft.rpc.introductions import ClusterSecrets
 from kraft.rpc.peers import dial_openly
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.secure_channel import TlsDial, server_credentials
-from kraft.server.config.loading import ConfigError
-from kraft.server.config.node_authentication import spans_machines
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC
-from kraft.server.identity import machine_secret
 from kraft.server.identity.certificate_principals import principal_of_certificate
+from kraft.server.identity.cluster_secrets import WatchedSecrets
+from kraft.server.identity.credential_files import CredentialsError, read, read_private
 from kraft.server.identity.kafka_tls import KafkaTls
-from kraft.server.identity.machine_secret import NoPlaceForSecret
 from kraft.tls.store_files import StoreError
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
 
-log = structlog.get_logger()
-
-SECRET_CHARACTERS_MIN: Final = 32
-SECRETS_MAX: Final = 4
-FILE_BYTES_MAX: Final = 1 << 20
-
-_HOW_TO_CREATE_A_SECRET: Final = "create one with (umask 077; openssl rand -base64 32 > FILE) and copy it to every node"
 _PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 ChannelOptions = Sequence[tuple[str, Any]]
 
 Made = TypeVar("Made")
-
-
-class CredentialsError(ConfigError):
-    """A file of secrets or certificates is unusable; one line, with the remedy, and nothing of the secret."""
 
 
 class TlsFiles(Struct, frozen=True, kw_only=True):
@@ -74,7 +57,8 @@ class NodeCredentials:
         self.refusals = refusals
         self._config = config
         self._cluster_id = cluster_id
-        self._secrets = _secrets_of(config, cluster_id)
+        self._watched_secrets = WatchedSecrets(config, cluster_id)
+        self._secrets = self._watched_secrets.secrets
         self.kafka_tls = KafkaTls(config)
         self._tls: TlsFiles | None = None
         tls = config.security_of(CONTROLLER).tls
@@ -86,6 +70,10 @@ class NodeCredentials:
 
         self.dial_broker = BrokerDial(config.security_of(GRPC).tls, self._introduced)
         """Dials the GRPC listeners of the brokers, which all have the security of this node's."""
+
+    async def watch(self) -> None:
+        """Follow the files of the secrets and of TLS until cancelled."""
+        await asyncio.gather(self._watched_secrets.watch(), self.kafka_tls.watch())
 
     # --- checks of others ---
 
@@ -187,56 +175,10 @@ def _usable(made: Callable[[], Made]) -> Made:
         raise CredentialsError(str(error)) from None
 
 
-def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
-    """Return the secrets that the nodes of this cluster share; None if they use only certificates.
-
-    Raises ConfigError.
-    """
-    if config.security.secret_file is not None:
-        return read_secrets(config.security.secret_file)
-    if spans_machines(config):
-        # Controllers use TLS, and no broker is reachable from other machines: `checks` made sure.
-        return None
-    try:
-        found = machine_secret.find_or_create(cluster_id)
-    except NoPlaceForSecret:
-        if not config.is_whole_cluster:
-            raise
-        # The node talks only to itself, so a secret in memory is enough.
-        log.info("cluster secret kept in memory", reason="no place for a file: other nodes need cluster.secret.file")
-        return ClusterSecrets([secrets.token_bytes(SECRET_CHARACTERS_MIN)])
-    if found.created and config.is_whole_cluster:
-        log.info("cluster secret created", file=str(found.path))
-    elif found.created:
-        log.warning(
-            "cluster secret created",
-            file=str(found.path),
-            reason="none was found: if other nodes of this cluster run, restart them all as the same user with the same"
-            " HOME and XDG_STATE_HOME, or set cluster.secret.file on each of them",
-        )
-    return read_secrets(found.path)
-
-
 _HANDSHAKE_TURNS: Final = 4
 """Messages of each end at most; an end that waits for more has already checked the other."""
 
 _ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
-
-
-def read_secrets(path: Path) -> ClusterSecrets:
-    """Read secrets, one per line: the first is sent, all are accepted. Raises CredentialsError."""
-    lines = [line.strip() for line in _read_private(path, "cluster.secret.file", forbidden=0o077).splitlines()]
-    found = [line for line in lines if line]
-    if not found:
-        raise CredentialsError(f"cluster.secret.file: {path} is empty: {_HOW_TO_CREATE_A_SECRET}")
-    if len(found) > SECRETS_MAX:
-        raise CredentialsError(f"cluster.secret.file: {path} has more than {SECRETS_MAX} secrets: remove lines")
-    if any(len(secret) < SECRET_CHARACTERS_MIN for secret in found):
-        raise CredentialsError(
-            f"cluster.secret.file: {path} has a secret of fewer than {SECRET_CHARACTERS_MIN} characters:"
-            f" {_HOW_TO_CREATE_A_SECRET}"
-        )
-    return ClusterSecrets(found)
 
 
 def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> TlsFiles:
@@ -246,8 +188,8 @@ def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> Tls
     here because gRPC does not report whose handshake failed. `host` is where others connect to this node; None if
     nobody does.
     """
-    own = _read_private(keystore, "ssl.keystore.location", forbidden=0o007)
-    trusted = _read(truststore, "ssl.truststore.location")
+    own = read_private(keystore, "ssl.keystore.location", forbidden=0o007)
+    trusted = read(truststore, "ssl.truststore.location")
     keys = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1].endswith(b"PRIVATE KEY")]
     if any(b"ENCRYPTED" in key for key in keys):
         raise CredentialsError(
@@ -299,33 +241,6 @@ def certificate_name_covers(name: str, host: str) -> bool:
         first, _, rest = host.partition(".")
         return bool(first) and rest == name[2:] and "." in rest
     return name == host
-
-
-def _read_private(path: Path, key: str, forbidden: int) -> bytes:
-    """Return the content of a file whose mode and owner keep it private. Raises CredentialsError."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise CredentialsError(f"{key}: cannot read {path}: {error.strerror}") from None
-    mode = stat.S_IMODE(found.st_mode)
-    if mode & forbidden:
-        raise CredentialsError(f"{key}: {path} can be read by others (mode {mode:04o}): chmod 600 {path}")
-    if found.st_uid not in (0, os.geteuid()):
-        raise CredentialsError(
-            f"{key}: {path} belongs to another user (uid {found.st_uid}): chown it to the user of this node"
-        )
-    return _read(path, key)
-
-
-def _read(path: Path, key: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise CredentialsError(f"{key}: cannot read {path}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise CredentialsError(f"{key}: {path} is larger than {FILE_BYTES_MAX} bytes: name another file")
-    return data
 
 
 def _openssl_error(error: ssl.SSLError) -> str:

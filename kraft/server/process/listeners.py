@@ -153,7 +153,7 @@ class Listeners:
         refusals, ended_peers = self._credentials.refusals, self._ended_peers
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch_connections(self._watched, refusals, self._look_now, ended_peers))
-            tasks.create_task(self._credentials.kafka_tls.watch())
+            tasks.create_task(self._credentials.watch())
             tasks.create_task(watch_foreign_clients(self._remedies(), refusals, ended_peers))
 
     def _remedies(self) -> dict[int, str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
 
-from kraft.client import Admin
+from kraft.client import Admin, Consumer, KraftError, Producer
 from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
@@ -30,11 +33,14 @@ from tests.support.certificates import Authority
 from tests.support.command_line import PROGRAMS, run
 from tests.support.error_lines import replace, the_one_line
 from tests.support.records import create_topic, once_each, publish, read_all
+from tests.support.waiting import until
 
 DEADLINE_S = 30.0
 FRAMES = 2_000
 """Invalid frames; `make soak` sends ten times as many."""
 SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
+NEW_SECRET = "0Wd4fXk9sLqZ7vTj2hRy8cNbMgPa5eUi"
+SECRET_FILE = "cluster.secret.file"
 
 
 def secret_file(directory: Path, secret: str = SECRET) -> Path:
@@ -112,8 +118,9 @@ def assert_unhurt(cluster: Cluster, topic: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    secret = secret_file(tmp_path_factory.mktemp("secret"))
-    with Cluster(3, overrides={"cluster.secret.file": str(secret)}) as running:
+    """Each node has a file of its own with the secret."""
+    files = {number: secret_file(tmp_path_factory.mktemp(f"node-{number}")) for number in (1, 2, 3)}
+    with Cluster(3, node_overrides={number: {SECRET_FILE: str(file)} for number, file in files.items()}) as running:
         yield running
 
 
@@ -238,6 +245,107 @@ def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp
     with intruder(cluster, tmp_path, 3, cluster_secret_file=str(known)):
         wait_for_refusal(cluster, "node.id 3 is in use by another running process: give each node its own node.id")
         assert_unhurt(cluster, "second-process")
+
+
+class Load:
+    """A producer with acks=all, a consumer in a group and an operator, until they are stopped."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._servers, self._topic = cluster.bootstrap_servers, topic
+        self._is_over, self._is_produced = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=each) for each in (self._produce, self._administer, self._consume)]
+        self.failures: list[str] = []
+        self.acknowledged = 0
+        self.consumed: Counter[bytes | None] = Counter()
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+
+    def _produce(self) -> None:
+        with Producer(self._servers, acks="all") as producer:
+            while not self._is_over.is_set():
+                sent = [producer.send(self._topic, b"%d" % (self.acknowledged + each)) for each in range(20)]
+                with self._noted():
+                    for each in sent:
+                        each.result(DEADLINE_S)
+                self.acknowledged += len(sent)
+        self._is_produced.set()
+
+    def _consume(self) -> None:
+        with Consumer(self._servers, group_id=self._topic, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(self._topic)
+            deadline_s = time.monotonic() + 2 * DEADLINE_S
+            while not self._is_produced.is_set() or len(self.consumed) < self.acknowledged:
+                assert time.monotonic() < deadline_s, "not everything is consumed"
+                with self._noted():
+                    self.consumed.update(record.value for record in consumer.poll(200))
+                    consumer.commit()
+
+    def _administer(self) -> None:
+        number = 0
+        with Admin(self._servers) as admin:
+            while not self._is_over.is_set():
+                with self._noted():
+                    admin.create_topic(f"{self._topic}-{number}", 3, 3)
+                    admin.describe_log_directories()
+                number += 1
+                time.sleep(0.2)
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except KraftError as error:
+            self.failures.append(f"{type(error).__name__}: {error}")
+
+
+def test_a_secret_is_renewed_under_load_without_a_restart_and_without_a_failed_request(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The last test of this cluster, which has another secret afterwards."""
+    create_topic(cluster.bootstrap_servers, "renewed", partitions=3)
+    refused = [len(events(node, "peer refused")) for node in cluster.nodes]
+    with Load(cluster, "renewed") as load:
+        for step, lines in enumerate(((SECRET, NEW_SECRET), (NEW_SECRET, SECRET), (NEW_SECRET,)), start=1):
+            # Each node notices it at a time of its own, within two seconds.
+            for node in cluster.nodes:
+                secret_file_of(node).write_text("\n".join(lines))
+            for node in cluster.nodes:
+                until(partial(has_renewed, node, step), f"node {node.node_id} does not notice step {step}")
+    assert load.failures == []
+    assert load.consumed == Counter(b"%d" % number for number in range(load.acknowledged))
+    assert [len(events(node, "peer refused")) for node in cluster.nodes] == refused
+    for node in cluster.nodes:
+        text = node.log_path.read_text()
+        assert (SECRET in text, NEW_SECRET in text) == (False, False)
+    other = secret_file(tmp_path)
+    with intruder(cluster, tmp_path, 4, cluster_secret_file=str(other)) as stranger:
+        # The nodes log a reason once a minute, and this one was logged in a test before.
+        (waiting,) = wait_for_events(stranger, "registration waiting for controller")
+        assert "its cluster secret differs" in waiting["reason"]
+        assert events(stranger, "broker registered") == []
+    cluster.node(2).kill()
+    cluster.node(2).start()
+    cluster.wait_ready()
+    assert_unhurt(cluster, "renewed-and-restarted")
+
+
+def secret_file_of(node: NodeProcess) -> Path:
+    found = load(node.config_path).security.secret_file
+    assert found is not None
+    return found
+
+
+def has_renewed(node: NodeProcess, times: int) -> bool:
+    return len(events(node, "cluster secrets renewed")) == times
 
 
 @pytest.mark.slow

@@ -72,9 +72,10 @@ class Call:
 class Server:
     """The other end, which ends the calls made to it as the test says; calls beyond those go on."""
 
-    def __init__(self, *ends: End, answers: int = 0) -> None:
+    def __init__(self, *ends: End, answers: int = 0, secrets: ClusterSecrets = SECRETS) -> None:
         self.ends = list(ends)
         self.answers = answers
+        self.secrets = secrets
         self.challenged: Callable[[], object] = lambda: None
         self.calls: list[Call] = []
         self.others: list[tuple[str, str | bytes]] = []
@@ -88,12 +89,17 @@ class Server:
             assert method.endswith("Challenge")
             self.challenges += 1
             self.challenged()
+            secret = self.secrets.find(request.secret_id)
+            if secret is None:
+                raise failure(STRANGER)
             session = self._sessions.open()
-            proof = introductions.prove(SECRETS.primary, request.nonce, session)
+            proof = introductions.prove(secret, request.nonce, session)
             return membership_pb2.ChallengeResponse(session=session, proof=proof)
 
         async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, Any], ...]) -> object:
             call = self._call(metadata)
+            if self.secrets.find(bytes.fromhex(dict(metadata)[HEADER].split(" ")[1])) is None:
+                raise failure(STRANGER)
             self.others = [each for each in metadata if each[0] != HEADER]
             await asyncio.sleep(0)
             if call.end is not None:
@@ -111,8 +117,8 @@ class Server:
         self.calls.append(call)
         return call
 
-    def channel(self) -> IntroducedChannel:
-        return IntroducedChannel(cast(grpc.aio.Channel, self), SECRETS, "cluster", 7)
+    def channel(self, secrets: ClusterSecrets = SECRETS) -> IntroducedChannel:
+        return IntroducedChannel(cast(grpc.aio.Channel, self), secrets, "cluster", 7)
 
     def stream(self) -> Any:
         return self.channel().stream_stream(METHOD)()
@@ -250,5 +256,78 @@ def test_a_call_has_its_metadata_besides_the_introduction() -> None:
         assert server.others == [("client-id-bin", b"reports")]
         assert await call("beat", timeout=5, metadata=None) == "beat"
         assert server.others == []
+
+    play(scene)
+
+
+# --- secrets that are replaced -----------------------------------------------------------------------------------
+
+OLD, NEW, BOTH, NEW_FIRST = (
+    ClusterSecrets(list(texts)) for texts in ((b"old",), (b"new",), (b"old", b"new"), (b"new", b"old"))
+)
+
+
+def holding(secrets: ClusterSecrets) -> ClusterSecrets:
+    """Secrets of one node, which may be replaced."""
+    held = ClusterSecrets([b"none"])
+    held.replace(secrets)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("server", "client"),
+    [
+        ((OLD, BOTH, NEW_FIRST, NEW), (BOTH, NEW_FIRST, NEW_FIRST, NEW)),
+        ((BOTH, NEW_FIRST, NEW), (OLD, BOTH, NEW_FIRST)),
+        # One line after the other was replaced at one end before the other end noticed anything.
+        ((OLD, NEW_FIRST, NEW, NEW), (NEW_FIRST, NEW_FIRST, NEW_FIRST, NEW)),
+        ((BOTH, NEW, NEW), (BOTH, BOTH, NEW)),
+    ],
+)
+def test_no_call_fails_while_two_nodes_have_a_secret_in_common(
+    server: tuple[ClusterSecrets, ...], client: tuple[ClusterSecrets, ...]
+) -> None:
+    async def scene() -> None:
+        other, own = Server(secrets=holding(server[0])), holding(client[0])
+        call = other.channel(own).unary_unary("/kraft.v1.Controller/Heartbeat")
+        for theirs, ours in zip(server, client, strict=True):
+            other.secrets.replace(theirs)
+            assert await call("theirs have changed", timeout=5) == "theirs have changed"
+            own.replace(ours)
+            assert await call("ours have changed", timeout=5) == "ours have changed"
+
+    play(scene)
+
+
+def test_a_secret_that_was_removed_is_used_no_more() -> None:
+    async def scene() -> None:
+        other, own = Server(secrets=holding(BOTH)), holding(BOTH)
+        call = other.channel(own).unary_unary("/kraft.v1.Controller/Heartbeat")
+        await call("beat", timeout=5)
+        own.replace(NEW)
+        other.secrets.replace(OLD)
+        with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
+            await call("beat", timeout=5)
+        first, *further = other.calls
+        assert (bool(first), further) == (True, [])
+
+    play(scene)
+
+
+def test_a_connection_is_introduced_with_a_secret_that_the_other_end_knows() -> None:
+    async def scene() -> None:
+        other, own = Server(secrets=holding(OLD)), holding(NEW_FIRST)
+        channel = other.channel(own)
+        told = await channel.introduce(METHOD, b"nonce")
+        session = bytes.fromhex(told.header.split(" ")[4])
+        assert told.proof == introductions.prove_connection(OLD.primary, b"nonce", session)
+        assert told.needs_session(introductions.SECRET_DIFFERS)
+        assert told.needs_session(SESSION_FORGOTTEN)
+        assert not told.needs_session("its session was never opened")
+        other.secrets.replace(NEW)
+        told.forget()
+        again = await channel.introduce(METHOD, b"nonce")
+        session = bytes.fromhex(again.header.split(" ")[4])
+        assert again.proof == introductions.prove_connection(NEW.primary, b"nonce", session)
 
     play(scene)

@@ -72,6 +72,18 @@ def test_the_first_secret_is_used_and_a_second_one_is_accepted() -> None:
     assert both.primary == ClusterSecrets([b"the old one"]).primary
 
 
+def test_secrets_are_replaced_for_all_who_hold_them_and_a_removed_one_admits_nobody() -> None:
+    held = ClusterSecrets([b"the old one"])
+    header = introduction(book().open()).to_header(held.primary, METHOD)
+    assert not held.replace(ClusterSecrets([b"the old one"]))
+    assert held.replace(ClusterSecrets([b"the new one", b"the old one"]))
+    assert Introduction.from_header(held, METHOD, header).node_id == 3
+    assert held.replace(ClusterSecrets([b"the new one"]))
+    with pytest.raises(Unintroduced, match="its cluster secret differs"):
+        Introduction.from_header(held, METHOD, header)
+    assert held.generation == 2
+
+
 def test_a_proof_holds_for_one_nonce_and_one_session() -> None:
     proof = introductions.prove(SECRETS.primary, b"nonce", b"session")
     assert introductions.is_proof(SECRETS.primary, b"nonce", b"session", proof)

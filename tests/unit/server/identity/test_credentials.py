@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,27 +16,12 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.config.loading import load
 from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.identity import machine_secret
-from kraft.server.identity.credentials import (
-    CredentialsError,
-    NodeCredentials,
-    TlsFiles,
-    certificate_name_covers,
-    read_secrets,
-    read_tls_files,
-)
+from kraft.server.identity.credentials import NodeCredentials, TlsFiles, certificate_name_covers, read_tls_files
 from tests.support.certificates import Authority, Stores
+from tests.unit.server.identity.refused_files import SECRET, refusal
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
-SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
 METHOD = "/kraft.v1.Raft/Exchange"
-
-
-@pytest.fixture
-def secret_file(tmp_path: Path) -> Path:
-    path = tmp_path / "secret"
-    path.touch(mode=0o600)
-    path.write_text(SECRET + "\n")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -59,66 +42,6 @@ def credentials(directory: Path, **settings: str) -> NodeCredentials:
     file = cluster_files.config_file(directory, 1)
     file.write_text(file.read_text() + "".join(f"{key}={value}\n" for key, value in named.items()))
     return NodeCredentials(load(file), CLUSTER, RefusalLog(lambda: 0))
-
-
-def refusal(read: Callable[[], object]) -> str:
-    with pytest.raises(CredentialsError) as raised:
-        read()
-    message = str(raised.value)
-    assert "\n" not in message
-    assert SECRET not in message
-    return message
-
-
-def test_a_secret_is_the_same_with_or_without_the_end_of_its_line(secret_file: Path) -> None:
-    known = read_secrets(secret_file).primary
-    secret_file.write_text(f"\n  {SECRET}\r\n\n")
-    assert read_secrets(secret_file).primary == known
-
-
-def test_the_first_secret_is_spoken_and_the_others_are_understood(secret_file: Path) -> None:
-    old = read_secrets(secret_file).primary
-    secret_file.write_text(f"{SECRET[::-1]}\n{SECRET}\n")
-    both = read_secrets(secret_file)
-    assert both.primary != old
-    assert both.find(old.secret_id) == old
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777])
-def test_a_secret_that_others_can_read_is_refused(secret_file: Path, mode: int) -> None:
-    secret_file.chmod(mode)
-    line = refusal(lambda: read_secrets(secret_file))
-    assert line == (
-        f"cluster.secret.file: {secret_file} can be read by others (mode {mode:04o}): chmod 600 {secret_file}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "is empty: create one with (umask 077; openssl rand -base64 32 > FILE) and copy it to every node"),
-        ("too short\n", "has a secret of fewer than 32 characters: create one with"),
-        (f"{SECRET}\nshort\n", "fewer than 32 characters"),
-        (f"{SECRET}\n" * 5, "has more than 4 secrets"),
-    ],
-)
-def test_a_file_that_is_no_secret_is_refused(secret_file: Path, content: str, expected: str) -> None:
-    secret_file.write_text(content)
-    assert expected in refusal(lambda: read_secrets(secret_file))
-
-
-def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert refusal(lambda: read_secrets(tmp_path / "none")) == (
-        f"cluster.secret.file: cannot read {tmp_path}/none: No such file or directory"
-    )
-    tmp_path.chmod(0o700)
-    assert "Is a directory" in refusal(lambda: read_secrets(tmp_path))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
-def test_a_secret_of_another_user_is_refused(secret_file: Path) -> None:
-    os.chown(secret_file, 12_345, -1)
-    assert "belongs to another user (uid 12345)" in refusal(lambda: read_secrets(secret_file))
 
 
 def test_a_key_and_its_certificate_are_separated(stores: Stores) -> None:

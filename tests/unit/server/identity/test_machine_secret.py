@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraft.server.identity import machine_secret
-from kraft.server.identity.credentials import read_secrets
+from kraft.server.identity.cluster_secrets import read_secrets
 from kraft.server.identity.machine_secret import NoPlaceForSecret
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
