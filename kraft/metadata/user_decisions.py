@@ -105,11 +105,7 @@ def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCre
     """Return the record of a deletion or an upsertion; None if the user has that credential. Raises Refusal."""
     require_users(image, "altering users")
     user = alteration.name
-    if not user:
-        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if len(user) > USER_LENGTH_MAX or "\0" in user:
-        problem = f"the user name is longer than {USER_LENGTH_MAX} letters, or has a zero byte"
-        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
+    check_user_name(user)
     mechanism = NUMBERS.get(alteration.mechanism)
     if mechanism is None:
         raise Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
@@ -129,6 +125,15 @@ def _record(image: MetadataImage, alteration: ScramCredentialDeletion | ScramCre
         raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
     credential = credential_of(mechanism, salted, salt, alteration.iterations)
     return None if credential == before else credential_record(user, mechanism, credential)
+
+
+def check_user_name(user: str) -> None:
+    """Raise Refusal for a name that no user may have."""
+    if not user:
+        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(user) > USER_LENGTH_MAX or "\0" in user:
+        problem = f"the user name is longer than {USER_LENGTH_MAX} letters, or has a zero byte"
+        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
 
 
 def _described(image: MetadataImage, user: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.metadata.imported_users import ImportUsersRequest, ImportUsersResult
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
@@ -27,6 +28,7 @@ HEARTBEAT: Final = Call(_CONTROLLER, "Heartbeat", BrokerHeartbeatRequest, Broker
 ALTER_PARTITION: Final = Call(_CONTROLLER, "AlterPartition", AlterPartitionRequest, AlterPartitionResult)
 FAIL_REPLICAS: Final = Call(_CONTROLLER, "FailReplicas", FailReplicasRequest, FailReplicasResult)
 ALLOCATE_PRODUCER_IDS: Final = Call(_CONTROLLER, "AllocateProducerIds", AllocateProducerIdsRequest, ProducerIdBlock)
+IMPORT_USERS: Final = Call(_CONTROLLER, "ImportUsers", ImportUsersRequest, ImportUsersResult)
 
 LIVENESS_STREAM: Final = ServerStream(_CONTROLLER, "LivenessStream", LivenessRequest, LivenessResponse)
 """One response once the call counts as the broker's liveness stream, and no other. The broker then waits for the end of

@@ -1,27 +1,36 @@
-"""Users that the file names, in `plain.sasl.jaas.config` of its listeners: they become users of the metadata.
+"""Users that the configuration file names, in `plain.sasl.jaas.config` of its listeners: they become users of the
+metadata.
 
-Once they exist, the file says nothing of them: a password that was changed since is not set back.
+Once they exist, the file says nothing of them: a password that was changed since is not set back. The controller
+decides whether one exists, so a user that somebody makes at the same time is not changed either.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from kraft.metadata.user_decisions import ALTERATIONS_PER_REQUEST_MAX, NUMBERS
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.imported_users import ImportedUser, ImportUsersRequest, ImportUsersResult
+from kraft.metadata.user_decisions import ALTERATIONS_PER_REQUEST_MAX, UNKNOWN_USERS_KEY_BYTES
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.password import Password
-from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS
+from kraft.rpc.cluster_calls import IMPORT_USERS
 from kraft.runtime.entropy import Entropy
-from kraft.sasl.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism, salted_password
+from kraft.sasl.scram import (
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
+    salted_password,
+)
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER
-from kraft.server.handlers import users
 from kraft.server.handlers.forwarding import Forwarder
-from kraft.wire.schema.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 
 log = structlog.get_logger()
 
@@ -44,48 +53,58 @@ class UserImport:
 
     async def run(self) -> None:
         """Make users of those that do not exist. Try again until all do."""
+        if not self._named:
+            return
+        imported = await self._import_missing()
+        if imported:
+            log.warning("users of the configuration file imported", users=imported, remedy=_REMEDY)
+        else:
+            reason = "they exist already, and the file does not change them"
+            log.warning("users of the configuration file not imported", reason=reason, remedy=_REMEDY)
+
+    async def _import_missing(self) -> list[str]:
+        """Return the names of those that were made."""
         logged: str | None = None
         while missing := self._missing():
             try:
-                await self._create(missing)
+                return await self._import(missing)
             except Refusal as refusal:
                 if str(refusal) != logged:
-                    log.warning("users of the file not imported", users=missing, reason=str(refusal))
+                    log.warning("users of the configuration file not imported", users=missing, reason=str(refusal))
                 logged = str(refusal)
                 await asyncio.sleep(RETRY_S)
-            else:
-                log.warning("users of the file imported", users=missing, remedy=_REMEDY)
-                return
-        if self._named:
-            log.warning("users of the file exist already, the file has no effect", remedy=_REMEDY)
+        return []
 
     def _missing(self) -> list[str]:
         return [user for user in self._named if user not in self._forwarder.image.users.by_name]
 
-    async def _create(self, missing: Sequence[str]) -> None:
-        """Raises Refusal. A user has both credentials, as by `kraft users`; a request names a user once."""
+    async def _import(self, missing: Sequence[str]) -> list[str]:
+        """Return the names of those that were made; somebody else may have made the others since. Raises Refusal."""
+        imported: list[str] = []
         for first in range(0, len(missing), ALTERATIONS_PER_REQUEST_MAX):
             chunk = missing[first : first + ALTERATIONS_PER_REQUEST_MAX]
-            for number in NUMBERS:
-                # In a thread: some milliseconds of CPU for each.
-                upsertions = await asyncio.to_thread(self._upsertions, chunk, number)
-                await self._alter(AlterUserScramCredentialsRequest(deletions=(), upsertions=upsertions))
-
-    async def _alter(self, request: AlterUserScramCredentialsRequest) -> None:
-        response = await self._forwarder.decided(ALTER_USER_SCRAM_CREDENTIALS, request, users.is_applied)
-        for result in response.results:
+            # In a thread: some milliseconds of CPU for each.
+            users = await asyncio.to_thread(lambda names: [self._user(name) for name in names], chunk)
+            key = self._entropy.bytes(UNKNOWN_USERS_KEY_BYTES)
+            request = ImportUsersRequest(users=users, unknown_users_key=key)
+            result = await self._forwarder.decided(IMPORT_USERS, request, _is_applied)
             if result.error_code != ErrorCode.NONE:
-                raise Refusal(ErrorCode(result.error_code), f"{result.user!r}: {result.error_message}")
+                raise Refusal(ErrorCode(result.error_code), result.error_message)
+            imported += result.imported
+        return imported
 
-    def _upsertions(self, chunk: Iterable[str], number: int) -> tuple[ScramCredentialUpsertion, ...]:
-        return tuple(self._upsertion(user, number, NUMBERS[number]) for user in chunk)
-
-    def _upsertion(self, user: str, number: int, mechanism: ScramMechanism) -> ScramCredentialUpsertion:
-        salt = self._entropy.bytes(SALT_BYTES)
-        return ScramCredentialUpsertion(
-            name=user,
-            mechanism=number,
-            iterations=ITERATIONS_MIN,
-            salt=salt,
-            salted_password=salted_password(mechanism, self._named[user].text, salt, ITERATIONS_MIN),
+    def _user(self, name: str) -> ImportedUser:
+        return ImportedUser(
+            name=name,
+            sha_256=self._credential(name, ScramMechanism.SHA_256),
+            sha_512=self._credential(name, ScramMechanism.SHA_512),
         )
+
+    def _credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
+        salt = self._entropy.bytes(SALT_BYTES)
+        salted = salted_password(mechanism, self._named[name].text, salt, ITERATIONS_MIN)
+        return credential_of(mechanism, salted, salt, ITERATIONS_MIN)
+
+
+def _is_applied(image: MetadataImage, request: ImportUsersRequest, _: ImportUsersResult) -> bool:
+    return all(user.name in image.users.by_name for user in request.users)

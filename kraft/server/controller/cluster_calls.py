@@ -1,4 +1,4 @@
-"""Calls that brokers make to the controller: registration, heartbeats, replicas, producer ids, metadata."""
+"""Calls that brokers make to the controller: registration, heartbeats, replicas, producer ids, users, metadata."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.imported_users import ImportUsersRequest, ImportUsersResult, import_users
 from kraft.metadata.service_times import Newcomers
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
@@ -29,6 +30,7 @@ from kraft.rpc.cluster_calls import (
     FAIL_REPLICAS,
     FOLLOW_METADATA,
     HEARTBEAT,
+    IMPORT_USERS,
     LIVENESS_STREAM,
     REGISTER_BROKER,
 )
@@ -152,6 +154,12 @@ class ClusterCalls:
         except Refusal as refusal:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
+    async def import_users(self, request: ImportUsersRequest) -> ImportUsersResult:
+        try:
+            return await self._host.submit(lambda image: import_users(image, request))
+        except Refusal as refusal:
+            return ImportUsersResult(error_code=refusal.error_code, error_message=refusal.message)
+
     async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
         """Stream committed entries after the broker's last one, then each new one as it is committed.
 
@@ -202,6 +210,7 @@ class ClusterCalls:
             ALTER_PARTITION.served_by(self.alter_partition),
             FAIL_REPLICAS.served_by(self.fail_replicas),
             ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
+            IMPORT_USERS.served_by(self.import_users),
             FOLLOW_METADATA.served_by(self.follow_metadata),
         ]
 

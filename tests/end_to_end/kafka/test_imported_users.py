@@ -32,8 +32,8 @@ def test_users_of_the_file_can_log_in_and_a_password_that_was_changed_since_stay
         until(lambda: logs_in(servers[0], "PLAIN", "bob", "another"), "bob's new password was lost")
         assert not logs_in(servers[0], "PLAIN", "bob", WRITTEN)
     logs = "".join(each.read_text() for each in tmp_path.glob("node-*.log"))
-    assert "users of the file imported" in logs
-    assert "users of the file exist already, the file has no effect" in logs
+    assert "users of the configuration file imported" in logs
+    assert "they exist already, and the file does not change them" in logs
     assert "remove the line plain.sasl.jaas.config" in logs
     assert WRITTEN not in logs
     assert "hers" not in logs

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 
+from kraft.metadata.imported_users import ImportedUser, ImportUsersRequest, ImportUsersResult
 from kraft.metadata.new_topics import new_topic
 from kraft.metadata.records import (
     ClusterInitialised,
@@ -16,6 +17,7 @@ from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from kraft.rpc.metadata_codec import decode_records
+from kraft.sasl.scram import ScramCredential
 from kraft.server.cluster.metadata_snapshots import decode_image
 from tests.support.cluster_images import CLUSTER
 from tests.unit.server.controller.controlling import controller
@@ -49,6 +51,19 @@ async def test_blocks_of_producer_ids_do_not_overlap() -> None:
         request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
         first, second = [await parts.calls.allocate_producer_ids(request) for _ in range(2)]
         assert second.first == first.first + first.count
+
+
+async def test_users_of_a_brokers_file_are_made_once() -> None:
+    async with controller() as parts:
+
+        async def imported(name: str, salt: bytes) -> ImportUsersResult:
+            credential = ScramCredential(salt=salt, iterations=4_096, stored_key=b"stored", server_key=b"server")
+            user = ImportedUser(name=name, sha_256=credential, sha_512=credential)
+            return await parts.calls.import_users(ImportUsersRequest(users=[user], unknown_users_key=b"key"))
+
+        both = await asyncio.gather(imported("alice", b"of one broker"), imported("alice", b"of another"))
+        assert [result.imported for result in both] == [["alice"], []]
+        assert (await imported("", b"salt")).error_code is ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 # --- following the metadata --------------------------------------------------------------------------------------
