@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Annotated, Any, Final, NoReturn
 
@@ -18,7 +18,7 @@ from kraft import __version__
 from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED
 from kraft.cli.plain_help import PlainCommand, each_command
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import KraftError
 from kraft.model.printable import printable_lines
 
 COMMANDS: Final = {
@@ -89,11 +89,18 @@ class _DiagnosedCommand(PlainCommand):
 
                 for line in told_beside(error, bootstrap_server):
                     error.add_note(line)
-            if isinstance(error, Refusal) and error.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-                from kraft.cli.command_security import OPTION
-
-                error.add_note(f"Write these settings into a file, and give it as {OPTION} FILE")
+            for line in _where_to_set(error):
+                error.add_note(line)
             raise
+
+
+def _where_to_set(error: KraftError) -> Iterator[str]:
+    """Yield where the settings go that the error names, unless the command has some."""
+    from kraft.cli.command_security import OPTION
+    from kraft.client.model.errors import AuthenticationFailed
+
+    if isinstance(error, AuthenticationFailed) and error.lacks_settings:
+        yield f"Settings of security, such as security.protocol, go into a file: give it as {OPTION} FILE"
 
 
 def listing() -> typer.Typer:

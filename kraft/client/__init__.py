@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kraft.client.bulk.arrow_chunks import ArrowChunk
     from kraft.client.cluster.any_broker import NoBrokerReachable
     from kraft.client.model.errors import (
+        AuthenticationFailed,
         BufferExhausted,
         ClientClosed,
         CommitFailed,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "ArrowChunk",
+    "AuthenticationFailed",
     "BrokerDescription",
     "BufferExhausted",
     "ClientClosed",
@@ -135,6 +137,7 @@ _HOMES = {
     "kraft.client.bulk.arrow_chunks": ("ArrowChunk",),
     "kraft.client.threads.consumer": ("Consumer",),
     "kraft.client.model.errors": (
+        "AuthenticationFailed",
         "BufferExhausted",
         "ClientClosed",
         "CommitFailed",

@@ -9,10 +9,17 @@ import re
 from typing import Final
 
 UNKNOWN_HOST: Final = "unknown host"
+OTHER_PROTOCOL: Final = "it has TLS, but does not speak gRPC"
+HOST_DIFFERS: Final = "its certificate is not for the host name that was dialled"
+NO_TLS: Final = "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings"
 
 _REFUSED: Final = "Connection refused"
 _CONNECTING: Final = "failed to connect"
 _OTHER_PROTOCOL: Final = ("Socket closed", "Connection reset", "Failed parsing HTTP/2")
+_OTHER_HOST: Final = "Hostname Verification Check failed"
+_OTHER_VERSION: Final = "WRONG_VERSION_NUMBER"
+_NO_ALPN: Final = "missing selected ALPN property"
+_REJECTED: Final = ("CERTIFICATE_VERIFY_FAILED", _OTHER_HOST, _OTHER_VERSION, _NO_ALPN)
 _BAD_CERTIFICATE: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: (?P<reason>.+?))?(?:: OK)?$")
 
 
@@ -24,6 +31,13 @@ def is_refused(details: str) -> bool:
 def is_not_grpc(details: str) -> bool:
     """True if the peer accepted the connection, but did not begin gRPC's protocol on it."""
     return _CONNECTING in details and any(sign in details for sign in _OTHER_PROTOCOL)
+
+
+def is_rejected_handshake(details: str) -> bool:
+    """True if it is certain that the two ends do not fit: a certificate was not accepted, or the peer has no TLS, or
+    another protocol inside it.
+    """
+    return any(sign in details for sign in _REJECTED)
 
 
 def connection_failure(details: str) -> str:
@@ -53,10 +67,12 @@ def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | No
     """
     if found := _BAD_CERTIFICATE.search(details):
         return f"its certificate is not trusted by ssl.truststore.location ({found['reason'] or 'no reason given'})"
-    if "Hostname Verification Check failed" in details:
-        return "its certificate is not for the host name that was dialled"
-    if "WRONG_VERSION_NUMBER" in details:
-        return "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings"
+    if _OTHER_HOST in details:
+        return HOST_DIFFERS
+    if _OTHER_VERSION in details:
+        return NO_TLS
+    if _NO_ALPN in details:
+        return OTHER_PROTOCOL
     if _CONNECTING in details and "Socket closed" in details:
         return f"it closed the connection during the handshake; {_LIKELY_CAUSE[uses_tls]}"
     return None

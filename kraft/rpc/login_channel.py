@@ -25,6 +25,9 @@ from kraft.sasl.mechanisms import SaslMechanism
 
 LOGIN_DEADLINE_S: Final = 10.0
 
+NO_CREDENTIALS: Final = "no credentials"
+"""How the error of a client begins that has nothing to log in with."""
+
 REFRESH_SHARE: Final = 0.8
 """A session is replaced after this share of its life, so that no call meets its end. Kafka's clients do so, too."""
 
@@ -55,6 +58,7 @@ class _ClientSessions:
         self._stub = login_pb2_grpc.AuthenticationStub(channel)
         self._get_login = get_login
         self._session: _ClientSession | None = None
+        self._has_logged_in = False
         self._logging_in = asyncio.Lock()
 
     async def show(self, _method: str, deadline: float | None = None) -> tuple[bytes, Metadata]:
@@ -78,7 +82,11 @@ class _ClientSessions:
         try:
             login = await self._get_login()
         except KraftError as error:
-            raise _refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no credentials: {error}") from error
+            reason = f"{NO_CREDENTIALS}: {error}"
+            if self._has_logged_in:
+                # The file of a token may be about to be replaced.
+                raise failed_call(grpc.StatusCode.UNAVAILABLE, reason) from error
+            raise _refused(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from error
         mechanism = SaslMechanism.OAUTHBEARER if isinstance(login, TokenLogin) else login.mechanism
         call = with_status_first(self._stub.Login(timeout=timeout_s))
         try:
@@ -89,6 +97,7 @@ class _ClientSessions:
             raise _failure(await peers_error(call, error)) from error
         finally:
             call.cancel()
+        self._has_logged_in = True
         life_s = response.session_lifetime_ms / 1_000 * REFRESH_SHARE or float("inf")
         return _ClientSession(response.session, asyncio.get_running_loop().time() + life_s)
 

@@ -80,6 +80,8 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE if lost else grpc.StatusCode.DEADLINE_EXCEEDED, reason)
         except LoginFailed as failed:
             self._refusals.log(context.peer(), failed.reason)
+            if failed.is_passing:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, failed.told)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{failed.error_code.name}: {failed.told}")
         except DecodeError as error:
             self._refusals.log(context.peer(), f"{LOGIN_METHOD}: not a valid request: {error}")

@@ -15,7 +15,13 @@ import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, Exchange, MessageCodec, ServerStream, Stream
-from kraft.rpc.connection_failures import UNKNOWN_HOST, connection_failure, is_not_grpc, is_refused
+from kraft.rpc.connection_failures import (
+    UNKNOWN_HOST,
+    connection_failure,
+    is_not_grpc,
+    is_refused,
+    is_rejected_handshake,
+)
 from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.session_tokens import LOGIN_NEEDED
 from kraft.rpc.stream_errors import peers_error, with_status_first
@@ -65,12 +71,24 @@ class NotGrpc(Unreachable):
     """The peer accepted the connection, but did not begin gRPC's protocol on it: it may speak another one."""
 
 
+class HandshakeFailed(Unreachable):
+    """This end does not accept the peer's certificate, or the peer has no TLS, or another protocol inside it."""
+
+
 class NotServed(Unreachable):
     """The peer answered, but its version does not have the call."""
 
 
 class NotAdmitted(Unreachable):
     """The peer answered, but one of the two does not accept the other as a node of its cluster."""
+
+
+Explain = Callable[[str, Refusal | Unreachable], Awaitable[Refusal | Unreachable]]
+"""Returns what to raise in the place of an error of a call to this address: the caller may know more about it."""
+
+
+async def _unexplained(_: str, error: Refusal | Unreachable) -> Refusal | Unreachable:
+    return error
 
 
 Dial = Callable[[str, list[tuple[str, Any]]], grpc.aio.Channel]
@@ -95,9 +113,10 @@ def _never_renewed() -> int:
 class PeerConnections:
     """The channels of one client or node, one for each address, opened at first use."""
 
-    def __init__(self, dial: Dial = dial_openly) -> None:
+    def __init__(self, dial: Dial = dial_openly, explain: Explain = _unexplained) -> None:
         """A `dial` with certificates has a method `generation`, whose number changes when they are renewed."""
         self._dial = dial
+        self._explain = explain
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._generation_now: Callable[[], int] = getattr(dial, "generation", _never_renewed)
         self._generation = 0
@@ -119,7 +138,7 @@ class PeerConnections:
             task.add_done_callback(self._retired.pop)
 
     def peer(self, address: str, client_id: str = "") -> Peer:
-        return Peer(address, self.channel(address), client_id)
+        return Peer(address, self.channel(address), client_id, self._explain)
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}
@@ -138,10 +157,13 @@ async def _close_later(channels: Sequence[grpc.aio.Channel]) -> None:
 class Peer:
     """A node at the other end of a channel."""
 
-    def __init__(self, address: str, channel: grpc.aio.Channel, client_id: str = "") -> None:
+    def __init__(
+        self, address: str, channel: grpc.aio.Channel, client_id: str = "", explain: Explain = _unexplained
+    ) -> None:
         """`client_id` is what the caller calls itself."""
         self.address = address
         self.channel = channel
+        self._explain = explain
         self._metadata = ((CLIENT_ID, client_id.encode()),) if client_id else None
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
@@ -151,7 +173,7 @@ class Peer:
             message = await method(call.request.to_message(request), timeout=timeout_s, metadata=self._metadata)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
-            raise _failure(self.address, error) from error
+            raise await self._explain(self.address, _failure(self.address, error)) from error
         return call.response.to_value(message)
 
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
@@ -163,13 +185,13 @@ class Peer:
                 yield stream.response.to_value(message)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
-            raise _failure(self.address, error) from error
+            raise await self._explain(self.address, _failure(self.address, error)) from error
         finally:
             messages.cancel()
 
     def open(self, stream: Stream[Request, Response] | Exchange[Request, Response]) -> CallStream[Request, Response]:
         method = self.channel.stream_stream(stream.method, *_codecs(stream))
-        return CallStream(self.address, with_status_first(method()), stream)
+        return CallStream(self.address, with_status_first(method()), stream, self._explain)
 
 
 class CallStream(Generic[Request, Response]):
@@ -179,10 +201,15 @@ class CallStream(Generic[Request, Response]):
     """
 
     def __init__(
-        self, address: str, call: Any, stream: Stream[Request, Response] | Exchange[Request, Response]
+        self,
+        address: str,
+        call: Any,
+        stream: Stream[Request, Response] | Exchange[Request, Response],
+        explain: Explain = _unexplained,
     ) -> None:
         self.address = address
         self._call = call
+        self._explain = explain
         self._is_closed = False
         self._request: MessageCodec[Request] = stream.request
         self._response: MessageCodec[Response] = stream.response
@@ -225,7 +252,7 @@ class CallStream(Generic[Request, Response]):
         if not self._is_closed:
             error = await peers_error(self._call, error)
         if isinstance(error, grpc.aio.AioRpcError):
-            return _failure(self.address, error)
+            return await self._explain(self.address, _failure(self.address, error))
         return Unreachable(self.address, "the stream is closed")
 
 
@@ -253,6 +280,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError | asyncio.CancelledError)
         case grpc.StatusCode.UNAVAILABLE:
             details = error.details() or ""
             reason = connection_failure(details)
+            if is_rejected_handshake(details):
+                return HandshakeFailed(address, reason)
             if is_not_grpc(details):
                 return NotGrpc(address, reason)
             if reason == UNKNOWN_HOST:

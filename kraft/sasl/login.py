@@ -46,13 +46,16 @@ class LoginFailed(Exception):
     """The client is not logged in, and its connection has to end.
 
     `error_code` and `told` are for the client. `reason` is for the server's log: it may say more, but nothing secret.
+    If it `is_passing`, the same login may succeed later: then a client must not be told the code, which it takes for
+    final.
     """
 
-    def __init__(self, error_code: ErrorCode, reason: str, told: str) -> None:
+    def __init__(self, error_code: ErrorCode, reason: str, told: str, *, is_passing: bool = False) -> None:
         super().__init__(reason)
         self.error_code = error_code
         self.reason = reason
         self.told = told
+        self.is_passing = is_passing
 
 
 class LoginRules(Struct, frozen=True, kw_only=True):
@@ -222,6 +225,11 @@ class SaslLogin:
         """Return what the client is told of a token that is not valid. Its next message ends the login."""
         assert isinstance(self._exchange, OAuthBearerServer), "only OAUTHBEARER asks to check a token"
         return self._exchange.refused(reason)
+
+    def token_not_verified(self, reason: str) -> LoginFailed:
+        """Return the end of an exchange whose token cannot be verified at present."""
+        failed = self._refused(reason)
+        return LoginFailed(failed.error_code, failed.reason, failed.told, is_passing=True)
 
     def _finished(self, authenticated: Authenticated, now: Moment) -> LoggedIn:
         principal, before = Principal(authenticated.user), self.session

@@ -42,7 +42,7 @@ class Engine:
         self._network = network
         self._connections: Connections = network.connect(settings)
         self.metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
-        self.metadata.on_refresh = self._wake_all
+        self.metadata.on_refresh = self._metadata_refreshed
         backoff = Backoff(
             first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=network.chance
         )
@@ -74,9 +74,9 @@ class Engine:
         self._fetchers = [each for each in self._fetchers if not each.is_closed] + [fetcher]
         return fetcher
 
-    def _wake_all(self) -> None:
+    def _metadata_refreshed(self) -> None:
         for fetcher in self._fetchers:
-            fetcher.wake_up()
+            fetcher.metadata_refreshed()
 
     # --- ranges -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
 from kraft.client.cluster.connections import Connections, FetchStream
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.cluster.offset_lookup import OffsetLookup, Outcome, no_such_partition
-from kraft.client.model.errors import ClientClosed
+from kraft.client.model.errors import AuthenticationFailed, ClientClosed
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import FoundOffset, OffsetAndMetadata
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
@@ -68,6 +68,14 @@ class Fetcher:
     def wake_up(self) -> None:
         """Wake the task after a change: an assignment, a position, room in the buffer, metadata."""
         self._changed.set()
+
+    def metadata_refreshed(self) -> None:
+        """Go on, or fail what has no leader if no broker that may know it accepts this client."""
+        refused = self._metadata.refused
+        for state in self._buffer.states if refused is not None else ():
+            if state.error is None and self._metadata.leader(state.partition) is None and refused is not None:
+                self._fail(state.partition, refused, is_passing=state.is_read)
+        self.wake_up()
 
     def notify(self) -> None:
         """End `wait_for_news`: something happened that the caller acts on."""
@@ -391,5 +399,7 @@ class Fetcher:
 
 
 def _is_passing(error: Exception) -> bool:
-    """True if what failed may succeed later."""
-    return isinstance(error, Unreachable) or (isinstance(error, Refusal) and error.error_code.retriable)
+    """True if what failed may succeed later, if only after an operator has changed something."""
+    return isinstance(error, (Unreachable, AuthenticationFailed)) or (
+        isinstance(error, Refusal) and error.error_code.retriable
+    )

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.client.cluster.connections import ProduceStream
+from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.sans_io.send_buffer import Attempt
 from kraft.model.callbacks import AsyncCallback, Callback
@@ -39,6 +40,9 @@ class LinkEvents(Struct, frozen=True, kw_only=True):
     answered: Callable[[Attempt, ProducePartitionResult], None]
     sent: Callable[[Attempt], None]
     lost: Callable[[Attempt, str], None]
+    refused: Callable[[str, AuthenticationFailed], None]
+    """Called with the address after the attempts of a link are lost because the broker does not accept the client."""
+
     has_room: Callback
 
 
@@ -141,13 +145,20 @@ class ProduceLink:
             log.exception("produce stream failed: broker=%s", self.address)
             self.fail(f"internal error: {error!r}")
 
+    def _ended(self, error: Unreachable | Refusal) -> None:
+        """Break the link after its stream has ended."""
+        was_broken = self.is_broken
+        self.fail(str(error))
+        if isinstance(error, AuthenticationFailed) and not was_broken:
+            self._events.refused(self.address, error)
+
     async def _send_all(self) -> None:
         while not self.is_broken:
             in_flight = await self._outbox.get()
             try:
                 await self._stream.send(in_flight.request)
             except (Unreachable, Refusal) as error:
-                self.fail(str(error))
+                self._ended(error)
                 return
             if self._settings.acks == 0 and not self.is_broken:
                 # It gets no response, so it counts as sent once it is in the stream.
@@ -161,7 +172,7 @@ class ProduceLink:
             try:
                 response = await self._stream.receive()
             except (Unreachable, Refusal) as error:
-                self.fail(str(error))
+                self._ended(error)
                 return
             self._take(response)
 

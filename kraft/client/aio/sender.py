@@ -12,7 +12,7 @@ from kraft.client.aio.stalled_produces import StalledProduces
 from kraft.client.cluster.coordinators import Coordinators
 from kraft.client.cluster.metadata_cache import MetadataCache
 from kraft.client.cluster.network import Network
-from kraft.client.model.errors import BufferExhausted, ClientClosed
+from kraft.client.model.errors import AuthenticationFailed, BufferExhausted, ClientClosed
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.model.values import Delay, RecordMetadata
 from kraft.client.sans_io.backoff import Backoff
@@ -45,7 +45,7 @@ class Sender:
         self._transactions = transactions
         self._connections = network.connect(settings)
         self._metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
-        self._metadata.on_refresh = self._wake_up
+        self._metadata.on_refresh = self._metadata_refreshed
         self._buffer = SendBuffer(settings, network.chance)
         self._stalled = StalledProduces(self._connections, self._buffer.explained)
         self._backoff = Backoff(
@@ -61,7 +61,13 @@ class Sender:
         self._waiting_for_memory = 0
         self._flushes: list[tuple[set[int], asyncio.Event]] = []
         self._sleeps_until_ms = 0
-        self._events = LinkEvents(answered=self._answered, sent=self._sent, lost=self._lost, has_room=self._wake_up)
+        self._events = LinkEvents(
+            answered=self._answered,
+            sent=self._sent,
+            lost=self._lost,
+            refused=self._refused_at,
+            has_room=self._wake_up,
+        )
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kraft producer")
 
     # --- for the producer -------------------------------------------------------------------------------------
@@ -315,6 +321,22 @@ class Sender:
         self._metadata.request_refresh()
         self._settle(self._buffer.lost(attempt, reason, self._clock.monotonic_ms()))
 
+    def _refused_at(self, address: str, error: AuthenticationFailed) -> None:
+        """Fail what waits for a leader that does not accept this client."""
+        leaders = {each: self._metadata.leader(each) for each in self._buffer.waiting()}
+        led = [each for each, leader in leaders.items() if leader is not None and leader.address == address]
+        self._fail_unsent(led, error)
+
+    def _fail_unsent(self, partitions: Sequence[TopicPartition], error: AuthenticationFailed) -> None:
+        self._settle(self._buffer.drop_unsent(partitions, lambda _: error))
+
+    def _metadata_refreshed(self) -> None:
+        """Go on, or fail what waits for a leader if no broker that may know it accepts this client."""
+        if self._metadata.refused is not None:
+            without = [each for each in self._buffer.waiting() if self._metadata.leader(each) is None]
+            self._fail_unsent(without, self._metadata.refused)
+        self._wake_up()
+
     def _settle(self, outcomes: list[BatchOutcome]) -> None:
         failure: Exception | None = None
         for outcome in outcomes:
@@ -357,6 +379,8 @@ class Sender:
 
         try:
             identity = await self._metadata.any_broker.call(ask, self._settings.request_timeout_ms)
+        except AuthenticationFailed as error:
+            self._fail_unsent(self._buffer.waiting(), error)
         except (Unreachable, Refusal) as error:
             self._buffer.trouble = f"no producer id: {error}"
             await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
@@ -45,6 +46,23 @@ class NoBrokerReachable(Unreachable, KraftError):
         return f"no broker answered within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
 
 
+class _Round:
+    """What the addresses said when each was tried once."""
+
+    def __init__(self) -> None:
+        self.refusal: Refusal | None = None
+        self.misfit: AuthenticationFailed | None = None
+        self.unreachable = 0
+        self.is_hopeless = True
+
+    def is_final(self, *, knows_cluster: bool) -> bool:
+        """Return whether a misfit ends the call.
+
+        The brokers of a cluster that is known may restart while a bootstrap server of another listener runs.
+        """
+        return self.refusal is None and not (knows_cluster and self.unreachable)
+
+
 Ask = Callable[[str, float], Awaitable[Answer]]
 """Asks the broker at an address, within so many seconds."""
 
@@ -65,6 +83,8 @@ class AnyBroker:
         """Addresses that did not answer when they were last tried, or whose answer was behind."""
         self._backoff = backoff
         self._clock = clock
+        self._has_answered = False
+        """Whether any address ever has."""
         self._refused_timeout_ms = refused_timeout_ms
         """Set to 0 by the first answer or Refusal: from then on, calls wait for a cluster that restarts."""
         self._unanswered_since_ms: int | None = None
@@ -98,7 +118,9 @@ class AnyBroker:
     ) -> Answer:
         """Return the first answer. One that is `hanging` is asked last.
 
-        A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
+        A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised,
+        but AuthenticationFailed only after the other addresses: one of the bootstrap servers may be of another
+        listener. That of a wrong password is raised at once, since brokers have the same users.
         When the timeout passes, raises the last Refusal of a node that still listens, otherwise NoBrokerReachable.
         """
         began_ms = self._clock.monotonic_ms()
@@ -118,8 +140,7 @@ class AnyBroker:
         rounds = 0
         refusals: dict[str, Refusal] = {}
         while True:
-            refusal: Refusal | None = None
-            is_hopeless = True
+            found = _Round()
             for address in self.addresses(hanging):
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0 and reasons:
@@ -127,29 +148,45 @@ class AnyBroker:
                 reasons.setdefault(address, _PENDING)
                 try:
                     answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
-                except Unreachable as error:
-                    is_hopeless &= self._note_unreachable(address, error, reasons)
-                    if error.nobody_listens:
+                except (Refusal, Unreachable) as error:
+                    self._note_failure(address, error, found, reasons)
+                    if isinstance(error, Unreachable) and error.nobody_listens:
                         refusals.pop(address, None)
-                except Refusal as error:
-                    self._note_answer(address)
-                    if not is_transient(error.error_code):
-                        raise
-                    refusal = refusals[address] = error
-                    reasons[address] = str(error)
+                    elif error is found.refusal:
+                        refusals[address] = found.refusal
                 else:
                     self._preferred = address
                     self._note_answer(address)
                     return answer
+            if (misfit := found.misfit) is not None and found.is_final(knows_cluster=self._has_answered):
+                raise misfit
             rounds += 1
-            if refusal is None:
+            if found.refusal is None:
                 self._note_silence(began_ms, reasons)
             delay_ms = self._backoff.delay_ms(rounds)
-            if is_hopeless and refusal is None and self._refused_timeout_ms:
+            if found.is_hopeless and found.refusal is None and self._refused_timeout_ms:
                 timeout_ms = min(timeout_ms, self._refused_timeout_ms)
             if self._clock.monotonic_ms() + delay_ms >= began_ms + timeout_ms:
-                raise refusal or next(iter(refusals.values()), None) or NoBrokerReachable(reasons, timeout_ms)
+                last = found.refusal or next(iter(refusals.values()), None)
+                raise last or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
+
+    def _note_failure(self, address: str, error: Refusal | Unreachable, found: _Round, reasons: dict[str, str]) -> None:
+        """Note why the address did not answer. Raises the error if it ends the call."""
+        if isinstance(error, Unreachable):
+            found.unreachable += 1
+            found.is_hopeless &= self._note_unreachable(address, error, reasons)
+            return
+        reasons[address] = str(error)
+        if isinstance(error, AuthenticationFailed) and error.error_code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+            found.misfit = found.misfit or error
+            self._preferred = None if self._preferred == address else self._preferred
+            self._silent.add(address)
+            return
+        self._note_answer(address)
+        if not is_transient(error.error_code):
+            raise error
+        found.refusal = error
 
     def _note_unreachable(self, address: str, error: Unreachable, reasons: dict[str, str]) -> bool:
         """Note the reason; return whether it is in vain to try this address again."""
@@ -164,6 +201,7 @@ class AnyBroker:
 
     def _note_answer(self, address: str) -> None:
         self._silent.discard(address)
+        self._has_answered = True
         self._refused_timeout_ms = 0
         self._unanswered_since_ms, self._has_warned = None, False
         self._answered_at_ms = self._clock.monotonic_ms()

@@ -18,7 +18,7 @@ from kraft.client.cluster.any_broker import AnyBroker
 from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections
 from kraft.client.model.arguments import checked_topic
-from kraft.client.model.errors import ClientClosed
+from kraft.client.model.errors import AuthenticationFailed, ClientClosed
 from kraft.client.model.settings import ClientSettings
 from kraft.client.sans_io.backoff import Backoff, Chance
 from kraft.metadata.metadata_requests import metadata_of
@@ -82,6 +82,8 @@ class MetadataCache:
         self._is_closed = False
         self.trouble = ""
         """The reason why the last refresh failed; empty if it succeeded."""
+        self.refused: AuthenticationFailed | None = None
+        """Set after a refresh that failed because no broker accepts this client."""
         self.on_refresh: Callback = lambda: None
         """Called after every refresh in the background, also after one that failed."""
 
@@ -221,10 +223,12 @@ class MetadataCache:
             if wait_ms > 0:
                 await asyncio.sleep(wait_ms / 1000)
         # Tasks that wait request another refresh, so this only stores the reason of a failure.
+        self.refused = None
         try:
             await self.refresh(self._settings.request_timeout_ms)
         except (Unreachable, Refusal) as error:
             self.trouble = str(error)
+            self.refused = error if isinstance(error, AuthenticationFailed) else None
             self._restart_age()
         self.on_refresh()
 

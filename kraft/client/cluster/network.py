@@ -83,7 +83,8 @@ class _KeptConnections:
 
 
 def _grpc_connections(security: ClientSecurity) -> Connections:
+    from kraft.client.cluster.misfits import Misfits
     from kraft.client.cluster.secure_dialling import dialling
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 
-    return GrpcConnections(dialling(security))
+    return GrpcConnections(dialling(security), Misfits(security).explain)

@@ -14,6 +14,23 @@ class InvalidSetting(KraftError, ValueError):
     """A client setting that does not exist, or an invalid value of one."""
 
 
+class AuthenticationFailed(Refusal):
+    """A broker does not accept this client, or this client that broker, until somebody changes settings.
+
+    The login was refused or is missing, a certificate is not accepted, or one of the two has TLS and the other has not.
+    What waits for that broker ends at once: to try again is in vain. For what is no error code of Kafka's, `error_code`
+    is UNKNOWN_SERVER_ERROR. `lacks_settings`: the client has none of the settings of security that are needed.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, *, lacks_settings: bool = False) -> None:
+        super().__init__(code, message)
+        self.lacks_settings = lacks_settings
+
+    def __str__(self) -> str:
+        has_code = self.error_code is not ErrorCode.UNKNOWN_SERVER_ERROR
+        return super().__str__() if has_code else self.message
+
+
 class DeliveryTimeout(KraftError):
     """A record was not acknowledged within `delivery_timeout_ms`. It may or may not be stored."""
 

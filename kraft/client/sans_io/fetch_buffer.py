@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.client.model.arguments import checked_number, checked_partition
-from kraft.client.model.errors import LogTruncated, describe_truncation
+from kraft.client.model.errors import AuthenticationFailed, LogTruncated, describe_truncation
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import FoundOffset
 from kraft.client.sans_io.backoff import Backoff, Chance
@@ -229,6 +229,9 @@ class FetchBuffer:
         for state, asked in self._current(sent):
             if refusal.error_code.retriable:
                 self._retry(state, asked, now_ms)
+            elif isinstance(refusal, AuthenticationFailed):
+                # An operator may mend it, as by a user that is created again: the next poll tries.
+                self.fail(state.partition, refusal, is_passing=state.is_read)
             else:
                 state.error = Refusal(refusal.error_code, f"{state.partition}: {refusal.message}")
 
@@ -367,6 +370,8 @@ class FetchBuffer:
         for state, asked in self._current_checks(sent):
             if refusal.error_code.retriable:
                 self._retry(state, asked, now_ms)
+            elif isinstance(refusal, AuthenticationFailed):
+                self.fail(state.partition, refusal, is_passing=state.is_read)
             else:
                 state.error = _check_failed(state, asked, refusal.error_code, refusal.message)
 

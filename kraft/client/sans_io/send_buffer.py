@@ -17,7 +17,7 @@ transaction cannot be committed any more: it is given up, and nothing is sent or
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -185,16 +185,7 @@ class SendBuffer:
         """Drop what is not in flight, and retry nothing: the transaction will be aborted."""
         if self._given_up is None:
             self._given_up = reason
-        return self._drop_given_up()
-
-    def _drop_given_up(self) -> list[BatchOutcome]:
-        self.close_batches()
-        return [
-            outcome
-            for queue in self._queues.values()
-            for batch in [each for each in queue.batches if each not in queue.in_flight]
-            for outcome in self._fail(queue, batch, self._aborted(batch))
-        ]
+        return self.drop_unsent(self._queues, self._aborted)
 
     def _aborted(self, batch: Batch) -> TransactionAborted:
         return TransactionAborted(f"{batch.partition}: the transaction of the records is aborted: {self._given_up}")
@@ -424,7 +415,7 @@ class SendBuffer:
     def expire(self, now_ms: int) -> list[BatchOutcome]:
         """Drop batches that are older than `delivery_timeout_ms`, or that belong to a transaction that is given up."""
         timeout_ms = self._settings.delivery_timeout_ms
-        outcomes = [] if self._given_up is None else self._drop_given_up()
+        outcomes = [] if self._given_up is None else self.drop_unsent(self._queues, self._aborted)
         for queue in self._busy_lanes():
             if queue.open is not None and queue.open.created_ms + timeout_ms <= now_ms:
                 queue.seal()
@@ -444,6 +435,17 @@ class SendBuffer:
                 why = f"; last reason: {reason}" if reason else ""
                 error = ClientClosed(f"{batch.partition}: the producer was closed before its records were stored{why}")
                 outcomes += self._fail(queue, batch, error)
+        return outcomes
+
+    def drop_unsent(
+        self, partitions: Iterable[TopicPartition], error_of: Callable[[Batch], Exception]
+    ) -> list[BatchOutcome]:
+        """Drop what these partitions have and is not in flight: to send it, or to send it again, is in vain."""
+        outcomes: list[BatchOutcome] = []
+        for queue in [self._queues[each] for each in partitions]:
+            queue.seal()
+            for batch in [each for each in queue.batches if each not in queue.in_flight]:
+                outcomes += self._fail(queue, batch, error_of(batch))
         return outcomes
 
     def next_deadline_ms(self, now_ms: int) -> int | None:

@@ -56,7 +56,8 @@ class BrokerNode:
         """Serve until cancelled. Raises BrokerRefused and StorageError.
 
         Calls `listen` when the broker has caught up with the metadata and opened its logs: clients get answers only
-        after that, and then the controller unfences the broker.
+        after that, and then the controller unfences the broker. So a listener knows the users when it opens: clients
+        take the refusal of a login for final.
         """
         metadata, logs, replicas = self._metadata, self._logs, self._replicas
         await metadata.load()
@@ -79,7 +80,9 @@ class BrokerNode:
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.mover.run())
             tasks.create_task(self.apis.logins.run())
-            tasks.create_task(self.apis.user_import().run())
+            importing = self.apis.user_import()
+            tasks.create_task(importing.run())
+            await importing.until_tried()
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())

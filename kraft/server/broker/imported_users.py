@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -36,6 +37,9 @@ log = structlog.get_logger()
 
 RETRY_S: Final = 5.0
 
+OPENING_DELAY_S_MAX: Final = 5.0
+"""Time for which the listeners stay closed until the users exist: clients take the refusal of a login for final."""
+
 _REMEDY: Final = "remove the line plain.sasl.jaas.config, and set passwords with kraft users"
 
 
@@ -50,11 +54,23 @@ class UserImport:
         self._named = named
         self._forwarder = forwarder
         self._entropy = entropy
+        self._tried = asyncio.Event()
+        """Set after the first attempt."""
+
+    async def until_tried(self) -> None:
+        """Wait until `run` has made the users, or has failed for the first time, for OPENING_DELAY_S_MAX at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), OPENING_DELAY_S_MAX)
 
     async def run(self) -> None:
         """Make users of those that do not exist. Try again until all do."""
-        if not self._named:
-            return
+        try:
+            if self._named:
+                await self._import_all()
+        finally:
+            self._tried.set()
+
+    async def _import_all(self) -> None:
         imported = await self._import_missing()
         if imported:
             log.warning("users of the configuration file imported", users=imported, remedy=_REMEDY)
@@ -72,6 +88,7 @@ class UserImport:
                 if str(refusal) != logged:
                     log.warning("users of the configuration file not imported", users=missing, reason=str(refusal))
                 logged = str(refusal)
+                self._tried.set()
                 await asyncio.sleep(RETRY_S)
         return []
 

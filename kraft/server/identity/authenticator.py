@@ -22,7 +22,7 @@ from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogi
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.scram import ScramMechanism, has_password_in_one_time
 from kraft.server.identity.password_checks import PasswordChecks
-from kraft.server.identity.tokens import VerifiedToken
+from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
 
 _NONCE_BYTES: Final = 24
 
@@ -31,7 +31,7 @@ class TokenVerifier(Protocol):
     """Verifies the tokens of OAUTHBEARER."""
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Raises Rejected, whose reason has nothing of the token. Ends by a deadline of its own."""
+        """Raises Rejected, whose reason has nothing of the token, and NoKeysYet. Ends by a deadline of its own."""
 
 
 class Authenticator:
@@ -127,6 +127,8 @@ class Authenticator:
             verified = await self._verifier.verify(asked.token)
         except Rejected as rejected:
             return login.token_refused(rejected.reason)
+        except NoKeysYet as error:
+            raise login.token_not_verified(str(error)) from None
         return login.token_checked(verified.user, verified.expires_ms, self._now())
 
     def _now(self) -> Moment:

@@ -19,7 +19,7 @@ from kraft.server.config.security_settings import OAuthBearerSettings
 from kraft.server.identity.key_fetching import FETCH_S_MAX, fetch_keys
 from kraft.server.identity.key_refresh import KeyRefresh
 from kraft.server.identity.token_keys import NO_KEYS, KeysUnavailable, TokenKey, TokenKeys, read_keys
-from kraft.server.identity.tokens import SignedToken, VerifiedToken, read_token, unknown_key, verified
+from kraft.server.identity.tokens import NoKeysYet, SignedToken, VerifiedToken, read_token, unknown_key, verified
 
 log = structlog.get_logger()
 
@@ -51,12 +51,14 @@ class JwksVerifier:
         """Set when the fetch that is due or in progress has ended."""
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Raises Rejected."""
+        """Raises Rejected and NoKeysYet."""
         signed = read_token(token)
         key = self._key(signed)
         if key is None:
             await self._wait_for_keys()
             key = self._key(signed)
+        if not self._keys.keys:
+            raise NoKeysYet
         if key is None:
             raise unknown_key(signed)
         return verified(signed, key, self._settings, self._clock.wall_ms() // 1_000)

@@ -111,6 +111,13 @@ def _decoded(encoded: str) -> bytes:
     return b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
 
 
+class NoKeysYet(Exception):
+    """No token can be verified yet, whatever it says."""
+
+    def __init__(self) -> None:
+        super().__init__("the broker has not fetched the keys of sasl.oauthbearer.jwks.endpoint.url yet")
+
+
 def unknown_key(token: SignedToken) -> Rejected:
     named = "no key" if token.key_id is None else f"key {_shown(token.key_id)}"
     return Rejected(

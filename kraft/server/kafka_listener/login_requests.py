@@ -155,6 +155,9 @@ class LoginRequests:
         try:
             answer = await self._authenticator.answer(self._login, message, self._address)
         except LoginFailed as failed:
+            if failed.is_passing:
+                # Clients try again after a connection that ended without an answer.
+                raise CloseConnection(failed.reason) from None
             refused = SaslAuthenticateResponse(
                 error_code=failed.error_code, error_message=failed.told, auth_bytes=b"", session_lifetime_ms=0
             )

@@ -215,6 +215,8 @@ class FakeBroker:
         """For each call's name, how many of the next requests are carried out and not answered."""
         self.refusals: dict[str, Refusal] = {}
         """For each call's name, the Refusal that its next request gets."""
+        self.rejection: Refusal | None = None
+        """What every call gets of a client that the broker does not accept."""
         self.produced: list[ProduceRequest] = []
         self.fetched: list[FetchRequest] = []
         self.streams: list[FakeStream] = []
@@ -231,6 +233,12 @@ class FakeBroker:
         for stream in self.streams:
             stream.break_off()
 
+    def reject(self, error: Refusal) -> None:
+        """Do not accept the client any more."""
+        self.rejection = error
+        for stream in self.streams:
+            stream.break_off()
+
     # --- Node -------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
@@ -242,6 +250,8 @@ class FakeBroker:
         if self.hangs:
             await asyncio.sleep(timeout_s)
             raise Unreachable(self.address, "no answer within the time allowed")
+        if self.rejection is not None:
+            raise self.rejection
         if name in self.refusals:
             raise self.refusals.pop(name)
         groups = self.cluster.groups

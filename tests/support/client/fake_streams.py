@@ -32,6 +32,8 @@ class FakeStream:
     def check(self) -> None:
         if self.refusal is not None:
             raise Refusal(self.refusal.error_code, self.refusal.message)
+        if self.broker.rejection is not None:
+            raise self.broker.rejection
         if self.broken.is_set() or not self.broker.is_up:
             raise Unreachable(self.broker.address, "the stream broke")
 

@@ -26,7 +26,7 @@ from kraft.rpc.services import Service
 from kraft.rpc.session_tokens import LOGIN_NEEDED, SessionTokens
 from kraft.sasl.client import PasswordLogin
 from kraft.sasl.exchange import Challenge, CheckPassword
-from kraft.sasl.login import LoggedIn, LoginRules, Moment, SaslLogin
+from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogin
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.scram import ScramCredential, ScramMechanism, credential_of, fake_credential, salted_password
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
@@ -49,6 +49,8 @@ class ClosedNode:
         self.users = {"alice", "bob"}
         self.callers: list[Principal] = []
         self.logins = 0
+        self.failure: LoginFailed | None = None
+        """What every login gets, if it is set."""
         self.now_ms = 0
         self.port = 0
         self.new_records = asyncio.Event()
@@ -77,6 +79,8 @@ class ClosedNode:
         return 0 if user in self.users else None
 
     async def _answer(self, login: SaslLogin, message: bytes, _: str) -> Challenge | LoggedIn:
+        if self.failure is not None:
+            raise self.failure
         now = Moment(wall_ms=self.now_ms, monotonic_ms=self.now_ms)
         step = login.received(message, now)
         if isinstance(step, CheckPassword):

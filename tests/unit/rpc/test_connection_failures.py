@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.rpc.connection_failures import connection_failure, handshake_failure, is_not_grpc
+from kraft.rpc.connection_failures import connection_failure, handshake_failure, is_not_grpc, is_rejected_handshake
 
 CONNECTING = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9093: "
 TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:"
@@ -26,6 +26,10 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
         (
             f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",
             "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings",
+        ),
+        (
+            f"{CONNECTING}Cannot check peer: missing selected ALPN property.",
+            "it has TLS, but does not speak gRPC",
         ),
         (
             f"{CONNECTING}Socket closed",
@@ -52,6 +56,12 @@ def test_a_failed_handshake_names_the_setting_to_compare(details: str, message: 
 def test_other_failures_are_not_handshake_failures(details: str, message: str) -> None:
     assert handshake_failure(details) is None
     assert connection_failure(details).startswith(message)
+
+
+def test_what_somebody_has_to_mend_is_told_from_what_may_pass() -> None:
+    assert is_rejected_handshake(f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK")
+    assert not is_rejected_handshake(f"{CONNECTING}Socket closed")
+    assert not is_rejected_handshake(f"{CONNECTING}Failed to connect to remote host: Connection refused")
 
 
 def test_a_peer_that_ends_a_new_connection_does_not_speak_grpc() -> None:

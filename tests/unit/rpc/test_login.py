@@ -12,19 +12,23 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.metadata_requests import metadata_of
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.password import Password
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.rpc import login_service
 from kraft.rpc.calls import FETCH, METADATA
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER as INTRODUCTION
+from kraft.rpc.login_channel import LoginChannel
 from kraft.rpc.login_service import LOGINS_OF_HOST_MAX, Logins, LoginService
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.peers import CallStream, PeerConnections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX
 from kraft.rpc.session_tokens import LOGIN_NEEDED, SESSION_OVER
+from kraft.sasl.client import PasswordLogin
+from kraft.sasl.login import LoginFailed
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.wire.schema.metadata import MetadataResponse
 from tests.unit.rpc.closed_node import NEEDED, PASSWORD, SECRETS, ClosedNode, dialling_as
@@ -105,6 +109,49 @@ def test_a_login_that_fails_is_kafkas_error_and_one_line_of_the_log(
     assert [line["event"] for line in logs].count("peer refused") == 1
     assert PASSWORD not in str(logs)
     assert "wrong" not in str(logs)
+
+
+def test_a_login_that_may_succeed_later_is_no_refusal() -> None:
+    async def scene(node: ClosedNode) -> None:
+        node.failure = LoginFailed(
+            ErrorCode.SASL_AUTHENTICATION_FAILED, "no keys", "there are no keys yet", is_passing=True
+        )
+        connections = dialling_as()
+        with pytest.raises(Unreachable, match="there are no keys yet"):
+            await asked(node, connections)
+        node.failure = None
+        await asked(node, connections)
+        await connections.close()
+
+    play(scene)
+
+
+def test_a_client_that_has_logged_in_outlasts_a_moment_without_credentials() -> None:
+    found = False
+
+    async def login() -> PasswordLogin:
+        if not found:
+            raise KraftError("there is no token")
+        return PasswordLogin(mechanism=SaslMechanism.PLAIN, user="alice", password=Password(PASSWORD))
+
+    def dial(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        return LoginChannel(grpc.aio.insecure_channel(address, options=options), login)
+
+    async def scene(node: ClosedNode) -> None:
+        nonlocal found
+        connections = PeerConnections(dial)
+        with pytest.raises(Refusal, match="SASL_AUTHENTICATION_FAILED: no credentials: there is no token"):
+            await asked(node, connections)
+        found = True
+        await asked(node, connections)
+        found, node.now_ms = False, 10_000
+        with pytest.raises(Unreachable, match="no credentials: there is no token"):
+            await asked(node, connections)
+        found = True
+        await asked(node, connections)
+        await connections.close()
+
+    play(scene, ClosedNode(reauthentication_ms_max=5_000))
 
 
 def test_a_client_that_logs_in_at_an_open_listener_is_told_so() -> None:

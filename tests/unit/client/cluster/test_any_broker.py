@@ -6,7 +6,9 @@ from itertools import chain, repeat
 import pytest
 
 from kraft.client.cluster.any_broker import AnyBroker, NoBrokerReachable
+from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.sans_io.backoff import Backoff
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
 from tests.support.virtual_time import LoopClock
 
@@ -127,3 +129,71 @@ async def test_a_silence_that_lasts_is_logged_once_and_again_after_an_answer(cap
     with pytest.raises(NoBrokerReachable):
         await nodes.call(ask, 5_000)
     assert len(caplog.messages) == 2
+
+
+class Addresses:
+    """What each address says; the names of those that say nothing wrong are answers."""
+
+    def __init__(self, **said: KraftError | None) -> None:
+        self.said = said
+        self.asked: list[str] = []
+        backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+        self._nodes = AnyBroker(list(said), backoff, LoopClock())
+
+    async def call(self) -> str:
+        async def ask(address: str, _: float) -> str:
+            self.asked.append(address)
+            if (error := self.said[address]) is not None:
+                raise error
+            return address
+
+        return await self._nodes.call(ask, TIMEOUT_MS)
+
+    async def failure(self) -> tuple[KraftError, int]:
+        """The error, and the milliseconds until it was raised."""
+        began_s = asyncio.get_running_loop().time()
+        with pytest.raises(KraftError) as caught:
+            await self.call()
+        return caught.value, round(1_000 * (asyncio.get_running_loop().time() - began_s))
+
+
+NO_TLS = AuthenticationFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "first: it has no TLS")
+NO_LOGIN = AuthenticationFailed(ErrorCode.ILLEGAL_SASL_STATE, "first: it requires a login")
+WRONG_PASSWORD = AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "first refused user 'alice'")
+NO_ELECTION = Refusal(ErrorCode.NOT_CONTROLLER, "no controller is active")
+AWAY = Unreachable("second", "connection refused", nobody_listens=True)
+
+
+@pytest.mark.parametrize("misfit", [NO_TLS, NO_LOGIN])
+async def test_the_next_address_is_tried_after_one_that_does_not_fit(misfit: AuthenticationFailed) -> None:
+    nodes = Addresses(first=misfit, second=None)
+    assert await nodes.call() == "second"
+    assert nodes.asked == ["first", "second"]
+
+
+@pytest.mark.parametrize("misfit", [NO_TLS, NO_LOGIN])
+@pytest.mark.parametrize("other", [AWAY, NO_TLS])
+async def test_a_call_ends_at_once_if_the_others_do_not_help(misfit: AuthenticationFailed, other: KraftError) -> None:
+    assert await Addresses(first=misfit, second=other).failure() == (misfit, 0)
+
+
+async def test_a_wrong_password_is_tried_once() -> None:
+    nodes = Addresses(first=WRONG_PASSWORD, second=None)
+    assert await nodes.failure() == (WRONG_PASSWORD, 0)
+    assert nodes.asked == ["first"]
+
+
+async def test_an_address_that_does_not_fit_ends_no_call_during_an_election() -> None:
+    error, after_ms = await Addresses(first=NO_TLS, second=NO_ELECTION).failure()
+    assert error is NO_ELECTION
+    assert after_ms > TIMEOUT_MS - 1_000
+
+
+async def test_an_address_that_does_not_fit_ends_no_call_while_the_known_cluster_restarts() -> None:
+    nodes = Addresses(first=NO_TLS, second=None)
+    await nodes.call()
+    nodes.said["second"] = AWAY
+    error, after_ms = await nodes.failure()
+    assert isinstance(error, NoBrokerReachable)
+    assert "first: it has no TLS" in str(error)
+    assert after_ms > TIMEOUT_MS - 1_000

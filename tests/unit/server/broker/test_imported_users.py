@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -119,6 +120,30 @@ async def test_without_users_in_the_file_nothing_happens() -> None:
     with capture_logs() as logged:
         await UserImport({}, cast(Forwarder, nodes), Unchanging()).run()
     assert (logged, nodes.requests) == ([], [])
+
+
+@pytest.mark.real_time
+async def test_listeners_wait_until_the_users_exist() -> None:
+    nodes = cluster()
+    importing = UserImport(BOTH, cast(Forwarder, nodes), Unchanging())
+    running = asyncio.create_task(importing.run())
+    await importing.until_tried()
+    assert all(nodes.has("alice", "written", mechanism) for mechanism in ScramMechanism)
+    await running
+
+
+@pytest.mark.real_time
+async def test_listeners_do_not_wait_for_a_controller_that_refuses_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported_users, "OPENING_DELAY_S_MAX", 0.1)
+    importing = UserImport(BOTH, cast(Forwarder, cluster(refusals=10_000)), Unchanging())
+    # It does not run, as if the controller hangs.
+    await importing.until_tried()
+    monkeypatch.setattr(imported_users, "OPENING_DELAY_S_MAX", 60)
+    running = asyncio.create_task(importing.run())
+    async with asyncio.timeout(10):
+        await importing.until_tried()
+    assert not running.done()
+    running.cancel()
 
 
 @pytest.mark.real_time

@@ -27,7 +27,7 @@ from kraft.sasl.scram import ITERATIONS_MIN, ScramMechanism
 from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.password_checks import PasswordChecks
-from kraft.server.identity.tokens import VerifiedToken
+from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
 from tests.support.scram_users import credential, deletion_records, password_records, replayed, users
 
 ADDRESS = "10.0.0.7"
@@ -37,7 +37,11 @@ PENCIL = credential("pencil")
 
 
 class Verifier:
+    has_keys = True
+
     async def verify(self, token: str) -> VerifiedToken:
+        if not self.has_keys:
+            raise NoKeysYet
         if token != "abc.def-_":
             raise Rejected("a token of nobody")
         return VerifiedToken(user="carol", expires_ms=SystemClock().wall_ms() + 60_000)
@@ -46,8 +50,9 @@ class Verifier:
 class Node:
     def __init__(self, known: Users, delay_ms: int = 0) -> None:
         self.users = known
+        self.verifier = Verifier()
         self.authenticator = Authenticator(
-            lambda: self.users, SystemEntropy(), SystemClock(), failure_delay_ms=delay_ms, verifier=Verifier()
+            lambda: self.users, SystemEntropy(), SystemClock(), failure_delay_ms=delay_ms, verifier=self.verifier
         )
 
     def login(self, mechanism: str) -> SaslLogin:
@@ -278,3 +283,12 @@ async def test_what_waits_ends_when_the_checks_end() -> None:
     for each in waiting:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(each, 30)
+
+
+async def test_a_token_that_cannot_be_verified_yet_is_not_refused_for_good() -> None:
+    node = Node(NO_USERS)
+    node.verifier.has_keys = False
+    failed = await node.refused("OAUTHBEARER", TOKEN)
+    assert failed.is_passing
+    assert "has not fetched the keys" in failed.reason
+    assert not (await node.refused("OAUTHBEARER", b"nonsense")).is_passing

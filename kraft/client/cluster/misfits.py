@@ -1,0 +1,115 @@
+"""Why a broker and this client do not fit, in words with the remedy: then a call ends at once, and is not tried again.
+
+Kafka's clients do the same with their AuthenticationException.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kraft.client.cluster.listener_look import Looked, look
+from kraft.client.model.errors import AuthenticationFailed
+from kraft.client.model.security import OPEN, ClientSecurity
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.connection_failures import HOST_DIFFERS, NO_TLS, OTHER_PROTOCOL
+from kraft.rpc.login_channel import NO_CREDENTIALS
+from kraft.rpc.peers import HandshakeFailed, NotGrpc, Unreachable
+from kraft.sasl.client import PasswordLogin
+
+LOOK_AGAIN_AFTER_S: Final = 1.0
+
+_OF_LOGINS: Final = frozenset(
+    {ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}
+)
+
+_SET_TLS: Final = (
+    "it has TLS: set security.protocol to SSL, or to SASL_SSL if it requires a login, and ssl.truststore.location"
+)
+_SET_NO_TLS: Final = (
+    "it has no TLS: set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT if it requires a login, or use the "
+    "address of a listener with TLS"
+)
+_OTHER_PROTOCOL: Final = (
+    "it does not speak Kraft's gRPC client protocol: use the address of a GRPC listener (default port 9094), with its "
+    "security.protocol"
+)
+_SET_KEY: Final = "it requires a certificate of its clients: set ssl.keystore.location"
+_OTHER_KEY: Final = (
+    "it closed the connection during the handshake: it may not accept the certificate of ssl.keystore.location, whose "
+    "CA has to be in the truststore of the listener"
+)
+_OTHER_NAME: Final = (
+    "its certificate is not for this host name: connect by a name that the certificate has, or renew it with this one"
+)
+
+
+class Misfits:
+    """The failed calls of one client."""
+
+    def __init__(self, security: ClientSecurity) -> None:
+        self._security = security
+        self._looked: dict[str, tuple[float, Looked | None]] = {}
+        """What was seen last at each address, and when."""
+
+    async def explain(self, address: str, error: Refusal | Unreachable) -> Refusal | Unreachable:
+        """Return the error, or one that names address, reason and remedy."""
+        if isinstance(error, Refusal):
+            return self._of_login(address, error) if error.error_code in _OF_LOGINS else error
+        if isinstance(error, HandshakeFailed):
+            return self._misfit(address, _remedied(error.reason))
+        if not isinstance(error, NotGrpc):
+            return error
+        seen = await self._look(address)
+        reason = None if seen is None else objection(seen, self._security)
+        if reason is not None:
+            return self._misfit(address, reason)
+        if seen is not None and seen.asks_for_certificate:
+            # It may also have stopped in this moment.
+            return HandshakeFailed(address, _OTHER_KEY)
+        return error
+
+    def _of_login(self, address: str, refusal: Refusal) -> AuthenticationFailed:
+        text = refusal.message.removeprefix(f"{address}: ")
+        code = refusal.error_code
+        if code is not ErrorCode.SASL_AUTHENTICATION_FAILED or text.startswith(NO_CREDENTIALS):
+            return AuthenticationFailed(code, f"{address}: {text}", lacks_settings=self._security == OPEN)
+        sasl = self._security.sasl
+        if isinstance(sasl, PasswordLogin):
+            remedy = (
+                "check user and password in sasl.jaas.config, or sasl.username and sasl.password; kraft users "
+                f"set-password {sasl.user} sets another one"
+            )
+            return AuthenticationFailed(code, f"{address} refused user {sasl.user!r}: {text}: {remedy}")
+        remedy = "it may have expired, or be of another issuer or for another audience; the broker's log has the reason"
+        return AuthenticationFailed(code, f"{address} refused the token: {text}: {remedy}")
+
+    def _misfit(self, address: str, reason: str) -> AuthenticationFailed:
+        lacks_settings = reason != _OTHER_PROTOCOL and self._security == OPEN
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return AuthenticationFailed(code, f"{address}: {reason}", lacks_settings=lacks_settings)
+
+    async def _look(self, address: str) -> Looked | None:
+        now_s = asyncio.get_running_loop().time()
+        looked_s, seen = self._looked.get(address, (-LOOK_AGAIN_AFTER_S, None))
+        if now_s - looked_s >= LOOK_AGAIN_AFTER_S:
+            seen = await look(address)
+            self._looked[address] = now_s, seen
+        return seen
+
+
+def objection(seen: Looked, security: ClientSecurity) -> str | None:
+    """Return why it is in vain to try a listener again; None if it may not be."""
+    if seen.speaks_grpc is False:
+        return _OTHER_PROTOCOL
+    if seen.has_tls and security.tls is None:
+        return _SET_TLS
+    if not seen.has_tls and security.tls is not None:
+        return _SET_NO_TLS
+    if seen.asks_for_certificate and security.tls is not None and security.tls.key_store is None:
+        return _SET_KEY
+    return None
+
+
+def _remedied(reason: str) -> str:
+    return {NO_TLS: _SET_NO_TLS, HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL}.get(reason, reason)
