@@ -1,20 +1,21 @@
 """Handshakes of a listener's clients: how many are under way, and how many of them are carried out in a turn.
 
 A step of a handshake takes up to 1.4 ms of the event loop, and strangers decide how many there are. So steps wait in a
-queue, from which each turn of the loop takes a few; handshakes that have begun come before new ones. Until its turn, a
-connection costs what it has sent, at most one flight. A connection has `DEADLINE_S` for everything.
+queue, from which each turn of the loop takes a few; handshakes that have begun come before new ones, and the clients'
+addresses take turns. Until its turn, a connection costs what it has sent, at most one flight. A connection has
+`DEADLINE_S` for everything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
 
+from kraft.model.addresses import AddressTurns, address_of
 from kraft.tls.contexts import ServerContext
 from kraft.tls.failures import failure
 from kraft.tls.records import RECORD_BYTES_MAX, NotTls, record_end
@@ -76,9 +77,9 @@ class Handshakes:
         """All of them, and when they connected; the oldest first."""
         self._begun: dict[ServerHandshake, float] = {}
         """Those for which OpenSSL holds memory, and since when they wait for their client."""
-        self._next: deque[ServerHandshake] = deque()
+        self._next: AddressTurns[ServerHandshake] = AddressTurns()
         """Begun, and with something to do."""
-        self._new: deque[ServerHandshake] = deque()
+        self._new: AddressTurns[ServerHandshake] = AddressTurns()
         self._is_scheduled = False
         self.completed_count = 0
 
@@ -93,7 +94,8 @@ class Handshakes:
 
     def is_ready(self, handshake: ServerHandshake) -> None:
         """Give a handshake its turn: records of its client have arrived."""
-        (self._next if handshake in self._begun else self._new).append(handshake)
+        queue = self._next if handshake in self._begun else self._new
+        queue.append(address_of(handshake.peername), handshake)
         self._go_on_soon()
 
     def left(self, handshake: ServerHandshake) -> None:

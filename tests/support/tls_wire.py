@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Final
 
 from kraft.tls.contexts import ServerContext, server_context
 from kraft.tls.handshakes import Handshakes, ServerHandshake
@@ -17,6 +17,8 @@ from kraft.tls.session import TlsBuffers
 from kraft.tls.stores import ClientAuth, KeyStoreFile, TlsSettings, TrustStoreFile
 from kraft.tls.transport import TlsTransport
 from tests.support.certificates import Authority, Stores
+
+ADDRESS: Final = "10.0.0.7"
 
 
 @cache
@@ -46,8 +48,8 @@ def client_context() -> ssl.SSLContext:
 class TcpTransport(asyncio.Transport):
     """Keeps what is written, up to `room` bytes, beyond which its protocol is told to pause."""
 
-    def __init__(self, protocol: asyncio.BufferedProtocol, room: int = 1 << 40) -> None:
-        super().__init__({"peername": ("10.0.0.7", 51_000)})
+    def __init__(self, protocol: asyncio.BufferedProtocol, room: int = 1 << 40, address: str = ADDRESS) -> None:
+        super().__init__({"peername": (address, 51_000)})
         self.protocol = protocol
         self.room = room
         self.written = bytearray()
@@ -184,10 +186,10 @@ class Listener:
     def reasons(self) -> list[str]:
         return [reason for _, reason in self.refusals]
 
-    def accept(self, protocol: Received | None = None) -> tuple[TcpTransport, Received]:
+    def accept(self, protocol: Received | None = None, address: str = ADDRESS) -> tuple[TcpTransport, Received]:
         served = protocol or Received()
         handshake = ServerHandshake(self.handshakes, lambda: context(self.client_auth), lambda _: served)
-        tcp = TcpTransport(handshake)
+        tcp = TcpTransport(handshake, address=address)
         handshake.connection_made(tcp)
         return tcp, served
 

@@ -9,10 +9,10 @@ others by one check.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
+from kraft.model.addresses import AddressTurns
 from kraft.model.callbacks import Condition
 
 _Waiting: TypeAlias = tuple[asyncio.Future[bool], Condition]
@@ -21,15 +21,13 @@ _Waiting: TypeAlias = tuple[asyncio.Future[bool], Condition]
 class PasswordChecks:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="password-checks")
-        self._waiting: dict[str, deque[_Waiting]] = {}
-        """Checks that wait, by address; the address whose turn is next is the first."""
-
+        self._waiting: AddressTurns[_Waiting] = AddressTurns()
         self._running: asyncio.Task[None] | None = None
 
     async def check(self, address: str, is_right: Condition) -> bool:
         """Return what `is_right` returns in the thread, once it is the turn of the client's address."""
         outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(address, deque()).append((outcome, is_right))
+        self._waiting.append(address, (outcome, is_right))
         if self._running is None:
             self._running = asyncio.create_task(self._run(), name="password checks")
         return await outcome
@@ -38,20 +36,14 @@ class PasswordChecks:
         """Check nothing more. A check that has begun ends in the thread."""
         if self._running is not None:
             self._running.cancel()
-        for waiting in self._waiting.values():
-            for outcome, _ in waiting:
-                outcome.cancel()
-        self._waiting.clear()
+        for outcome, _ in self._waiting.take_all():
+            outcome.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self) -> None:
         try:
             while self._waiting:
-                address = next(iter(self._waiting))
-                await self._carry_out(*self._waiting[address].popleft())
-                if waiting := self._waiting.pop(address):
-                    # Behind all that came while it had its turn.
-                    self._waiting[address] = waiting
+                await self._carry_out(*self._waiting.popleft())
         finally:
             self._running = None
 

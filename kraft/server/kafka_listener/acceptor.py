@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from kraft.model.addresses import address_of
 from kraft.server.kafka_listener.creation_rate import Allowance
 from kraft.server.loop.crowds import ACCEPTED_AT_ONCE
 
@@ -26,16 +27,22 @@ BACKLOG: Final = 4_096
 client tries again after a second, so this is also for those that come beside a flood.
 """
 
-REFUSED_AT_ONCE: Final = 32
-"""Connections that are refused in one turn, at 17 us each: the requests of others wait for no more."""
+REFUSED_AT_ONCE_MIN: Final = 32
+"""Connections that may be refused in one turn, at 17 us each: the requests of others wait for no more."""
+
+REFUSED_PER_S: Final = 20_000
+"""Rate at which connections are refused at least while more of them wait: a third of the loop. With as many a turn,
+however long it takes, a host that opens 10,000 in a second fills `BACKLOG` as soon as the turns of a busy broker take
+3 ms. The system then drops what others send, and their clients connect a second later, or three.
+"""
+
+REFUSED_AT_ONCE_MAX: Final = 512
+"""Connections that may be refused in one turn, however long the last one took: 9 ms."""
 
 RETRY_S: Final = 1.0
 """Pause while the process has no file or memory for another connection."""
 
 _NOTHING_LEFT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-_MAPPED: Final = "::ffff:"
-"""Begins an IPv4 address where a socket of IPv6 accepts both."""
 
 
 class Acceptor:
@@ -56,6 +63,8 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
+        self._left_waiting_s: float | None = None
+        """When connections were left waiting, because as many had been accepted as a turn may accept."""
 
     def start(self) -> None:
         self._socket.listen(BACKLOG)
@@ -69,25 +78,21 @@ class Acceptor:
         self._socket.close()
 
     def _accept_some(self) -> None:
+        began_s, since_s = self._loop.time(), self._left_waiting_s
+        refused_max = refused_at_once(0.0 if since_s is None else began_s - since_s)
+        self._left_waiting_s = None
         admitted = refused = 0
-        while admitted < ACCEPTED_AT_ONCE and refused < REFUSED_AT_ONCE:
+        while admitted < ACCEPTED_AT_ONCE and refused < refused_max:
             now_s = self._loop.time()
             wait_s = max((allowance.wait_s(now_s) for allowance in self._allowances), default=0.0)
             if wait_s > 0:
                 # Those that wait in the system meanwhile are accepted in their order, as in Kafka.
                 self._accept_later(wait_s)
                 return
-            try:
-                accepted, name = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            if (taken := self._take()) is None:
                 return
-            except OSError as error:
-                if error.errno not in _NOTHING_LEFT:
-                    raise
-                log.error("connection not accepted", reason=error.strerror, remedy="raise the limit of open files")
-                self._accept_later(RETRY_S)
-                return
-            if not self._admit(address_of(name)):
+            accepted, address = taken
+            if not self._admit(address):
                 accepted.close()
                 refused += 1
                 continue
@@ -97,6 +102,21 @@ class Acceptor:
             task = self._loop.create_task(self._serve(accepted))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
+        self._left_waiting_s = began_s
+
+    def _take(self) -> tuple[socket.socket, str] | None:
+        """Return the next connection with its address; None if there is none, or it has to wait."""
+        try:
+            accepted, name = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno not in _NOTHING_LEFT:
+                raise
+            log.error("connection not accepted", reason=error.strerror, remedy="raise the limit of open files")
+            self._accept_later(RETRY_S)
+            return None
+        return accepted, address_of(name)
 
     def _accept_later(self, wait_s: float) -> None:
         self._loop.remove_reader(self._socket)
@@ -116,10 +136,6 @@ class Acceptor:
             raise
 
 
-def address_of(name: object) -> str:
-    """Return the host of a socket's name, without the port."""
-    match name:
-        case (str(host), int(_), *_):
-            return host.removeprefix(_MAPPED)
-        case _:
-            return "?"
+def refused_at_once(since_s: float) -> int:
+    """Return how many may be refused in a turn, where connections have been waiting for so long."""
+    return max(REFUSED_AT_ONCE_MIN, min(int(since_s * REFUSED_PER_S), REFUSED_AT_ONCE_MAX))

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from kraft.model.addresses import address_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
-from kraft.server.kafka_listener.acceptor import address_of
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter

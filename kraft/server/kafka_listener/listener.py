@@ -10,10 +10,11 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from kraft.model.addresses import address_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.kafka_listener.acceptor import Acceptor, address_of
+from kraft.server.kafka_listener.acceptor import Acceptor
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests, peer_of
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits, ConnectionCounts
 from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance

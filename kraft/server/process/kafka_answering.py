@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from socket import SOCK_STREAM
 
+from kraft.model.addresses import address_of
 from kraft.model.config_types import INT32_MAX
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.sasl.login import LoginRules
@@ -12,7 +13,6 @@ from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.kafka_tls import KafkaTls
-from kraft.server.kafka_listener.acceptor import address_of
 from kraft.server.kafka_listener.connection import ConnectionLimits, MakeRequests
 from kraft.server.kafka_listener.connection_counts import count_limits
 from kraft.server.kafka_listener.listener import ListenerLimits, TlsAnswering

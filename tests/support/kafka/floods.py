@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -101,6 +102,8 @@ async def _guess(server: tuple[str, int], address: str, seconds: float, per_seco
 
 
 def _main(kind: str, server: str, address: str, seconds: str, per_second: str) -> None:
+    # What is measured beside it waits for the node, and not for this program.
+    os.nice(19)
     host, _, port = server.rpartition(":")
     print("begun", flush=True)
     arguments = (host, int(port)), address, float(seconds), int(per_second)

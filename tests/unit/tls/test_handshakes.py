@@ -231,6 +231,27 @@ async def test_a_flood_of_handshakes_is_carried_out_a_few_in_a_turn(monkeypatch:
     assert late.tcp.written
 
 
+async def test_an_address_with_many_handshakes_delays_those_of_others_by_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshakes, "TURN_S", 0.0)
+    listener = Listener()
+    flood = [Client(listener.accept(address="10.0.0.66")[0]) for _ in range(20)]
+    for client in flood:
+        client.shake()
+    await turns(1)
+    honest = Client(listener.accept(address="10.0.0.8")[0])
+    honest.shake()
+    await turns(2)
+    assert honest.tcp.written
+    # The same for those that have begun.
+    for client in [*flood, honest]:
+        client.shake()
+    await turns(2)
+    assert isinstance(honest.tcp.protocol, TlsTransport)
+    assert sum(isinstance(client.tcp.protocol, TlsTransport) for client in flood) <= 2
+
+
 async def test_handshakes_under_way_are_bounded_and_slow_ones_make_room() -> None:
     listener = Listener()
     slow = [Client(listener.accept()[0]) for _ in range(BEGUN_MAX)]

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
 from kraft.server.kafka_listener import acceptor as acceptor_module
-from kraft.server.kafka_listener.acceptor import Acceptor, address_of
+from kraft.server.kafka_listener.acceptor import (
+    REFUSED_AT_ONCE_MAX,
+    REFUSED_AT_ONCE_MIN,
+    REFUSED_PER_S,
+    Acceptor,
+    refused_at_once,
+)
 from kraft.server.loop.crowds import ACCEPTED_AT_ONCE
 
 CROWD = 5 * ACCEPTED_AT_ONCE
@@ -85,6 +92,29 @@ async def test_a_connection_that_is_refused_is_closed_and_nothing_is_made_of_it(
 
 
 @pytest.mark.real_time
+async def test_a_loop_that_has_much_else_to_do_refuses_no_fewer_in_a_second() -> None:
+    """Otherwise those that wait in the system fill its queue, and what others send there is dropped for seconds."""
+    accepted = Accepted(admits=False)
+    refused = []
+    with accepted.accepting() as address, ExitStack() as opened:
+        for _ in range(10 * REFUSED_AT_ONCE_MIN):
+            opened.enter_context(socket.create_connection(address, timeout=5))
+        for _ in range(3):
+            # What others' requests take in a turn.
+            asyncio.get_running_loop().call_soon(time.sleep, 0.01)
+            await asyncio.sleep(0)
+            refused.append(len(accepted.asked))
+    assert REFUSED_AT_ONCE_MIN in refused
+    assert refused[-1] > 4 * REFUSED_AT_ONCE_MIN
+
+
+def test_a_turn_refuses_for_a_third_of_the_time_since_the_last_one_within_bounds() -> None:
+    assert refused_at_once(0.0) == refused_at_once(0.001) == REFUSED_AT_ONCE_MIN
+    assert refused_at_once(0.01) == 0.01 * REFUSED_PER_S
+    assert refused_at_once(60.0) == REFUSED_AT_ONCE_MAX
+
+
+@pytest.mark.real_time
 async def test_without_files_or_memory_it_accepts_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor_module, "RETRY_S", 0.05)
     failures = [errno.EMFILE, errno.ENOBUFS]
@@ -114,10 +144,3 @@ async def test_an_acceptor_that_is_closed_accepts_nothing() -> None:
         with socket.create_connection(listening.getsockname(), timeout=5):
             await asyncio.sleep(0.05)
     assert accepted.asked == []
-
-
-def test_an_address_is_the_same_whichever_socket_accepted_it() -> None:
-    assert address_of(("10.0.0.7", 5_100)) == "10.0.0.7"
-    assert address_of(("::ffff:10.0.0.7", 5_100, 0, 0)) == "10.0.0.7"
-    assert address_of(("::1", 5_100, 0, 0)) == "::1"
-    assert address_of("") == "?"
