@@ -26,6 +26,8 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "broker.session.timeout.ms": "2000",
+    # Five times a client reads in a group, and would wait for three seconds.
+    "group.initial.rebalance.delay.ms": "0",
 }
 
 

@@ -15,9 +15,10 @@ from tests.end_to_end.kafka.known_topics import until_known
 def cluster() -> Iterator[Cluster]:
     """Nodes with the default settings, for tests that change neither nodes nor settings; each test has its own topics.
 
+    Only the first member of a group waits for no others: whoever reads in a group would wait for three seconds.
     A file whose tests do not, or that needs other settings, has a fixture of this name of its own.
     """
-    with Cluster(3) as running:
+    with Cluster(3, overrides={"group.initial.rebalance.delay.ms": "0"}) as running:
         yield running
 
 

@@ -20,6 +20,7 @@ from kraft.metadata.metadata_requests import metadata_of
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import PeerConnections
 from kraft.server.identity import storage
+from tests.support.command_line import PROGRAMS
 
 DEADLINE_S = 30
 
@@ -69,7 +70,7 @@ def _listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterList
     with ReservedPorts(7) as ports:
         listeners = ClusterListeners(ports)
         cluster_files.write(directory, listeners.plans(), storage.random_cluster_id())
-        cluster = LocalCluster(directory, listeners.plans())
+        cluster = LocalCluster(directory, listeners.plans(), launch=PROGRAMS.launch)
         cluster.start()
         try:
             cluster.wait_ready()

@@ -17,6 +17,7 @@ from kraft.local.cluster_files import NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
 from kraft.server.identity import storage
+from tests.support.command_line import PROGRAMS
 from tests.support.kafka.lossy_proxy import DEADLINE_S, LossyProxy
 from tests.support.waiting import until, until_stable
 
@@ -35,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
         plans = [NodePlan(node_id=1, grpc_port=grpc, controller_port=controller, settings=settings)]
         directory = tmp_path_factory.mktemp("cluster")
         cluster_files.write(directory, plans, storage.random_cluster_id())
-        running = LocalCluster(directory, plans)
+        running = LocalCluster(directory, plans, launch=PROGRAMS.launch)
         running.start()
         try:
             running.wait_ready()

@@ -13,7 +13,7 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
-from tests.support.command_line import run
+from tests.support.command_line import PROGRAMS, run
 from tests.support.error_lines import replace, the_one_line
 
 CLUSTER: Final = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
@@ -51,7 +51,7 @@ def test_an_open_listener_is_refused_with_both_remedies(config: Path, name: str,
 
 def _warnings_of_open_listeners(directory: Path, plan: NodePlan) -> list[str]:
     """Return what the log says of open listeners of a node that comes into service."""
-    cluster = LocalCluster(directory, [plan])
+    cluster = LocalCluster(directory, [plan], launch=PROGRAMS.launch)
     cluster.start()
     try:
         cluster.wait_ready()

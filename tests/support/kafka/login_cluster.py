@@ -22,6 +22,7 @@ from kraft.wire.frame import decode_response
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.command_line import PROGRAMS
 from tests.support.kafka.kafka_connection import Connection
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -43,13 +44,15 @@ class LoginCluster:
             for number, (grpc, controller) in enumerate(zip(ports[count : 2 * count], ports[2 * count :], strict=True))
         ]
         cluster_files.write(directory, plans, storage.random_cluster_id())
-        self.local = LocalCluster(directory, plans)
+        self.local = LocalCluster(directory, plans, launch=PROGRAMS.launch)
 
     def _plan(self, number: int, grpc: int, controller: int, settings: Mapping[str, str]) -> NodePlan:
         listeners = {LISTENER: self._kafka[number], "GRPC": grpc, "CONTROLLER": controller}
         own = {
             "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            # Every client that reads in a group would wait for three seconds.
+            "group.initial.rebalance.delay.ms": "0",
         }
         return NodePlan(node_id=number + 1, grpc_port=grpc, controller_port=controller, settings={**own, **settings})
 

@@ -16,6 +16,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
 from kraft.server.identity import storage
 from tests.support.certificates import Authority, Stores
+from tests.support.command_line import PROGRAMS
 
 TLS: Final = "SSL"
 """Clients show no certificate."""
@@ -39,7 +40,7 @@ class TlsCluster:
         self._ports = {name: ports[at * count :][:count] for at, name in enumerate((TLS, MUTUAL, LOGIN))}
         plans = [self._plan(number, ports[3 * count + number], ports[4 * count + number]) for number in range(count)]
         cluster_files.write(directory, plans, storage.random_cluster_id())
-        self.local = LocalCluster(directory, plans)
+        self.local = LocalCluster(directory, plans, launch=PROGRAMS.launch)
 
     def _plan(self, number: int, grpc: int, controller: int) -> NodePlan:
         own = {name: ports[number] for name, ports in self._ports.items()}
@@ -54,6 +55,8 @@ class TlsCluster:
             "ssl.truststore.location": str(self.authority.certificate),
             "listener.name.mutual.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            # Every client that reads in a group would wait for three seconds.
+            "group.initial.rebalance.delay.ms": "0",
         }
         return NodePlan(node_id=number + 1, grpc_port=grpc, controller_port=controller, settings=settings)
 
