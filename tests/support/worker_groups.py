@@ -26,6 +26,17 @@ SHARED: Final = {
 }
 """Files, or whole folders, whose tests run in one worker one after the other because of what they share."""
 
+LONGEST: Final = (
+    "a Spark session",
+    f"{_END_TO_END}programs/test_readme.py",
+    f"{_END_TO_END}programs/test_demo.py",
+    f"{_KAFKA}groups/test_group_members.py",
+    f"{_END_TO_END}programs/test_background_nodes.py",
+    f"{_END_TO_END}programs/test_transactions.py",
+    f"{_KAFKA}groups/test_group_migration.py",
+)
+"""Groups that take half a minute and more, the longest first: the number of their slow tests does not tell."""
+
 T = TypeVar("T")
 
 
@@ -40,6 +51,7 @@ class Share(Enum):
 SHARES: Final = (
     Share.LONGEST_WITH_NODES,
     Share.COMPUTING,
+    Share.QUICKEST_WITH_NODES,
     Share.QUICKEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
@@ -77,14 +89,19 @@ def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     # Every worker needs the same order, and each has collected in one of its own; tests of a file stay as they are.
     for item in sorted(items, key=lambda item: str(item.path)):
         groups[group_of(item.nodeid)].append(item)
-    return [item for group in sorted(groups.values(), key=_weight, reverse=True) for item in group]
+    return [
+        item
+        for name in sorted(groups, key=lambda name: _weight(name, groups[name]), reverse=True)
+        for item in groups[name]
+    ]
 
 
 def next_group(groups: Sequence[str], share: Share) -> str:
     """Return the group that a worker with this share takes, of those that are left, the longest first.
 
-    Files with nodes wait for half of their time, and files that compute use the cores meanwhile. Those that kill nodes
-    are long, so that two of them meet at the end only: their elections would take each other's processor time.
+    Files with nodes wait for more than half of their time, and files that compute use the cores meanwhile. Those that
+    kill nodes are long, so that two of them meet at the end only: their elections would take each other's processor
+    time.
     """
     with_nodes = [group for group in groups if _has_nodes(group)]
     computing = [group for group in groups if not _has_nodes(group)]
@@ -101,11 +118,15 @@ def _has_nodes(group: str) -> bool:
     return group in SHARED or group.startswith(_END_TO_END)
 
 
-def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
-    """Return the number of slow tests, then that of all: a long file that starts last keeps one worker busy alone."""
-    return sum(item.get_closest_marker("slow") is not None for item in group), len(group)
+def _weight(name: str, group: Sequence[pytest.Item]) -> tuple[int, int, int]:
+    """Return the place among the longest, and the number of slow tests, then that of all.
+
+    A long file that starts last keeps one worker busy alone.
+    """
+    place = len(LONGEST) - LONGEST.index(name) if name in LONGEST else 0
+    return place, sum(item.get_closest_marker("slow") is not None for item in group), len(group)
 
 
 def worker_count() -> int:
-    """Return three for two cores: two whose tests wait for nodes half of their time, and one that computes."""
+    """Return four for two cores: three whose tests wait for nodes most of their time, and one that computes."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.worker_groups import Share, longest_first, next_group, rotated, worker_count
+from tests.support.worker_groups import (
+    LONGEST,
+    SHARED,
+    Share,
+    group_of,
+    longest_first,
+    next_group,
+    rotated,
+    worker_count,
+)
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_each_worker_begins_at_another_place_and_has_all() -> None:
@@ -42,6 +55,11 @@ def test_each_worker_begins_with_its_share_and_then_helps_the_others() -> None:
     assert order_of(Share.COMPUTING) == [SIMULATION, UNIT, NODES_QUICK, NODES_SLOW, SPARK]
 
 
-def test_there_are_three_workers_for_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_four_workers_for_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    assert worker_count() == 3
+    assert worker_count() == 4
+
+
+def test_the_longest_groups_are_there() -> None:
+    files = [each for each in LONGEST if each not in SHARED]
+    assert [each for each in files if not (ROOT / each).is_file() or group_of(f"{each}::test") != each] == []
