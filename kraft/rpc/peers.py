@@ -106,6 +106,12 @@ RETIRED_GRACE_S: Final = 600.0
 """Its streams may go on for this long after that; whoever uses one opens it again."""
 
 
+def generation_of(dial: Dial) -> Callable[[], int]:
+    """Return what counts how often its certificates were renewed: the method `generation`, if it has one."""
+    found: Callable[[], int] = getattr(dial, "generation", _never_renewed)
+    return found
+
+
 def _never_renewed() -> int:
     return 0
 
@@ -118,7 +124,7 @@ class PeerConnections:
         self._dial = dial
         self._explain = explain
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._generation_now: Callable[[], int] = getattr(dial, "generation", _never_renewed)
+        self._generation_now = generation_of(dial)
         self._generation = 0
         self._retired: dict[asyncio.Task[None], list[grpc.aio.Channel]] = {}
 

@@ -32,6 +32,8 @@ class RenewedContext(Generic[Context]):
         self._make = make
         self._files = WatchedFiles(store_files(settings))
         self._context = make(settings)
+        self.generation = 0
+        """Counts how often it was renewed."""
 
     def current(self) -> Context:
         return self._context
@@ -48,6 +50,7 @@ class RenewedContext(Generic[Context]):
         changed = await asyncio.to_thread(self._remake)
         if changed is not None:
             self._context = changed
+            self.generation += 1
             log.info("certificates renewed", listener=self._name)
 
     def _remake(self) -> Context | None:

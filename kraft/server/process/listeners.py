@@ -12,6 +12,7 @@ import grpc.aio
 import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
+from kraft.model.callbacks import NowMs
 from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.identity import Identity, identity_service
@@ -148,12 +149,15 @@ class Listeners:
         for listener in listeners:
             await check_advertised_to_kafka(self._config, listener.name, self._cluster_id, tls)
 
-    async def watch(self) -> None:
-        """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
+    async def watch(self, wall_ms: NowMs) -> None:
+        """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later.
+
+        And the files of the node's credentials, whose certificates end by the clock `wall_ms`.
+        """
         refusals, ended_peers = self._credentials.refusals, self._ended_peers
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch_connections(self._watched, refusals, self._look_now, ended_peers))
-            tasks.create_task(self._credentials.watch())
+            tasks.create_task(self._credentials.watch(wall_ms))
             tasks.create_task(watch_foreign_clients(self._remedies(), refusals, ended_peers))
 
     def _remedies(self) -> dict[int, str]:

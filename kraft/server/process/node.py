@@ -108,7 +108,7 @@ class _Node:
             await self._hang_up()
             raise
         self._run_role("loop watch", watch_loop())
-        self._run_role("connection watch", self._listeners.watch())
+        self._run_role("connection watch", self._listeners.watch(self._world.clock.wall_ms))
         bound_collections()
         ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -310,6 +310,9 @@ def test_certificates_are_renewed_without_a_restart_and_clients_with_another_ca_
             until(lambda: _certificate(closed) != before, "the certificate is not renewed")
             # An open connection goes on.
             admin.list_topics()
+        # Both are good for a day.
+        reminders = closed.cluster.node(1).log_path.read_text().count('"certificate about to expire"')
+        assert reminders >= 1
         with (
             Admin(closed.bootstrap_servers, **settings) as admin,
             pytest.raises(AuthenticationFailed, match="its certificate is not trusted"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
@@ -16,7 +18,8 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.config.loading import load
 from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.identity import machine_secret
-from kraft.server.identity.credentials import NodeCredentials, TlsFiles, certificate_name_covers, read_tls_files
+from kraft.server.identity.controller_tls import TlsFiles, read_tls_files
+from kraft.server.identity.credentials import NodeCredentials, certificate_name_covers
 from tests.support.certificates import Authority, Stores
 from tests.unit.server.identity.refused_files import SECRET, refusal
 
@@ -184,7 +187,8 @@ def made(directory: Path, found: Stores | None) -> NodeCredentials:
 def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCredentials:
     """Return credentials of a stranger, who does not check its own files."""
     crafty = made(directory / "crafty", stores)
-    crafty._tls = other
+    assert crafty._tls is not None
+    crafty._tls._files._context = other
     return crafty
 
 
@@ -244,6 +248,42 @@ def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, author
     )
     assert "it does not use TLS: compare listener.security.protocol.map" in line_of(no_tls, own)
     assert "it may expect TLS: compare listener.security.protocol.map" in line_of(own, no_tls)
+
+
+def test_certificates_of_controllers_are_renewed_at_both_ends_without_a_restart(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Of one node after the other, by another authority: while both are trusted, and after the old one is gone."""
+    other = Authority(tmp_path, "other")
+    nodes, dials = [], []
+    for name in ("first", "second"):
+        trusted = tmp_path / f"{name}-trusted.pem"
+        trusted.write_bytes(authority.certificate.read_bytes() + other.certificate.read_bytes())
+        stores = Stores(authority.certify(name).keystore, trusted)
+        nodes.append((name, stores, made(tmp_path / name, stores)))
+        dials.append(nodes[-1][2].dial_controller.generation())
+    (_, _, first), (_, _, second) = nodes
+
+    def renewed() -> None:
+        for credentials in (first, second):
+            assert credentials._tls is not None
+            asyncio.run(credentials._tls._files.check())
+            assert answered(first, second)
+            assert answered(second, first)
+
+    for name, stores, _ in nodes:
+        os.replace(other.certify(name).keystore, stores.keystore)
+        renewed()
+    for _, stores, _ in nodes:
+        stores.truststore.write_bytes(other.certificate.read_bytes())
+        renewed()
+    assert [node.dial_controller.generation() for _, _, node in nodes] == [each + 2 for each in dials]
+    assert not answered(first, made(tmp_path / "old", authority.certify("old")))
+    first_stores = nodes[0][1]
+    first_stores.truststore.write_bytes(authority.certificate.read_bytes())
+    with capture_logs() as lines:
+        renewed()
+    assert [line["event"] for line in lines] == ["certificates not renewed"]
 
 
 def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:
