@@ -166,6 +166,11 @@ class Authorizer:
         )
 
 
+def super_users_of(text: str) -> frozenset[str]:
+    """Return the principals of `super.users`: `User:admin;User:ops`."""
+    return frozenset(each.strip() for each in text.split(";") if each.strip())
+
+
 class CurrentAuthorizer:
     """The authorizer of the current metadata: another one once the ACLs are others."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import NO_ACLS, AclEntry, Acls, AclsDraft, acl_record
 from kraft.metadata.records import AclAdded
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
@@ -60,4 +61,15 @@ ENTRIES: Final[st.SearchStrategy[AclEntry]] = st.builds(
     host=HOSTS,
     operation=st.sampled_from(OPERATIONS[:6] + OPERATIONS[8:10]),
     permission=st.sampled_from([ALLOW, DENY]),
+)
+
+FILTERS: Final[st.SearchStrategy[AclFilter]] = st.builds(
+    AclFilter,
+    resource_type=st.sampled_from([ResourceType.ANY, ResourceType.TOPIC, ResourceType.GROUP]),
+    resource_name=st.none() | NAMES,
+    pattern_type=st.sampled_from([each for each in PatternType if each]),
+    principal=st.none() | PRINCIPALS,
+    host=st.none() | HOSTS,
+    operation=st.sampled_from([Operation.ANY, *OPERATIONS[:4]]),
+    permission=st.sampled_from([each for each in PermissionType if each]),
 )

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from kraft.client.aio import (
+    acl_admin,
     cluster_admin,
     config_admin,
     group_admin,
@@ -103,6 +104,12 @@ class Admin:
     describe_users = user_admin.describe_users
     set_password = user_admin.set_password
     delete_password = user_admin.delete_password
+
+    # --- ACLs: who may do what -------------------------------------------------------------------------------
+
+    create_acls = acl_admin.create_acls
+    describe_acls = acl_admin.describe_acls
+    delete_acls = acl_admin.delete_acls
 
     # --- groups and their committed offsets ------------------------------------------------------------------
 

@@ -90,6 +90,12 @@ class Admin(ThreadClient[AsyncAdmin]):
     set_password = waiting(AsyncAdmin.set_password)
     delete_password = waiting(AsyncAdmin.delete_password)
 
+    # --- ACLs: who may do what -------------------------------------------------------------------------------
+
+    create_acls = waiting(AsyncAdmin.create_acls)
+    describe_acls = waiting(AsyncAdmin.describe_acls)
+    delete_acls = waiting(AsyncAdmin.delete_acls)
+
     # --- groups and their committed offsets ------------------------------------------------------------------
 
     list_groups = waiting(AsyncAdmin.list_groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.server.apis.acls import ACL_APIS
 from kraft.server.apis.api import Api
 from kraft.server.apis.brokers import BROKER_APIS
 from kraft.server.apis.cluster import CLUSTER_APIS
@@ -26,5 +27,6 @@ APIS: Final[tuple[Api[Any, Any], ...]] = (
     *BROKER_APIS,
     *CLUSTER_APIS,
     *USER_APIS,
+    *ACL_APIS,
     *LOGIN_APIS,
 )

@@ -26,7 +26,10 @@ ZOOKEEPER_REFUSAL: Final = (
 
 
 _SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", overrides.PREFIX)
-_SECURITY_KEYS = ("authorizer.class.name", "super.users", "principal.builder.class")
+_SECURITY_KEYS = ("principal.builder.class",)
+
+_NOT_ENFORCED_YET = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
+"""Refused until every API asks the authorizer, so that nobody believes in half a wall."""
 
 # Values of security settings that describe what a node does without authorization.
 _HARMLESS_SECURITY_VALUES = {
@@ -122,9 +125,11 @@ def refusal(key: str, value: str) -> str | None:
         return ZOOKEEPER_REFUSAL
     if key.startswith(overrides.PREFIX):
         return overrides.refusal(key, value)
-    if key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):
-        return None
     if not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
+        return None
+    if key in _NOT_ENFORCED_YET:
+        return "not supported yet: remove the line, and keep the node in a trusted network"
+    if key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):
         return None
     if key.startswith("sasl.kerberos.") or key == "principal.to.local.rules":
         return _NO_KERBEROS
@@ -132,7 +137,7 @@ def refusal(key: str, value: str) -> str | None:
         return _NO_DELEGATION_TOKENS
     if key.endswith(overrides.JAAS_CONFIG):
         return f"write {overrides.PREFIX}NAME.plain.{overrides.JAAS_CONFIG}, with the listener's name in lower case"
-    if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES:
+    if key in _SECURITY_KEYS:
         return "not supported yet: remove the line, and keep the node in a trusted network"
     if key.startswith(_SECURITY_PREFIXES):
         return f"not supported yet: remove the line{_suggestion(key)}"

@@ -332,7 +332,7 @@ def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
         ("remote.storage.enable=true", "remote.storage.enable", "it is a topic config that is not supported yet"),
         ("retention.check.interval.ms=1", "retention.check.interval.ms", "use log.retention.check.interval.ms"),
         ("group.id=g", "group.id", "it is a setting of clients"),
-        ("super.users=", "super.users", "has no effect: the value is empty"),
+        ("principal.builder.class=", "principal.builder.class", "has no effect: the value is empty"),
         ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
         ("broker.id=1", "broker.id", "is an older name: use node.id"),
     ],
@@ -435,7 +435,7 @@ def test_elections_that_are_held_unasked_are_configured_by_kafkas_keys(load_text
 
 def test_all_problems_of_a_file_are_named_at_once(load_text: Load) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_text("process.roles=broker,controller\nnode.id=x\nlog.dirs=data\nsuper.users=a\nnum.partitions=0\n")
+        load_text("process.roles=broker,controller\nnode.id=x\nlog.dirs=data\nsuper.users=User:a\nnum.partitions=0\n")
     first, *problems = str(raised.value).splitlines()
     assert first.endswith("server.properties has 5 problems:")
     assert [problem.partition("server.properties")[2].partition(":")[2].strip()[:22] for problem in problems] == [

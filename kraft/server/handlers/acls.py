@@ -1,0 +1,137 @@
+"""CreateAcls, DescribeAcls and DeleteAcls.
+
+There may be 100,000 ACLs, and a request may be about 10,000 of them: other tasks have their turn in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.metadata.acl_decisions import (
+    ACLS_PER_REQUEST_MAX,
+    Found,
+    create_acls,
+    delete_acls,
+    deleted_entry,
+    matching_acl,
+    refused_creation,
+    refused_filter,
+    too_many_match,
+    valid_entry,
+)
+from kraft.metadata.acl_filters import AclFilter, acl_filter
+from kraft.metadata.acls import AclEntry, Acls, Pattern
+from kraft.metadata.image import MetadataImage
+from kraft.model.access import ResourceType
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.handlers.decisions import Decisions
+from kraft.server.loop.turns import Turns
+from kraft.wire.schema.create_acls import CreateAclsRequest, CreateAclsResponse
+from kraft.wire.schema.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from kraft.wire.schema.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+ACLS_AT_ONCE: Final = 1_000
+"""ACLs that are described, or checked, before other tasks have their turn."""
+
+_PART: Final = 20
+"""What a part of the ACLs takes in which a filter finds nothing, in ACLs."""
+
+
+async def describe(image: MetadataImage, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Return the ACLs that match. Raises Refusal."""
+    wanted, turns = acl_filter(request), Turns(ACLS_AT_ONCE)
+    by_pattern: dict[tuple[ResourceType, Pattern], list[AclDescription]] = {}
+    for part in wanted.found_in(image.acls):
+        for each in part:
+            description = AclDescription(
+                principal=each.principal,
+                host=each.host,
+                operation=each.operation.value,
+                permission_type=each.permission.value,
+            )
+            by_pattern.setdefault((each.resource_type, each.pattern), []).append(description)
+        await turns.done(_PART + len(part))
+    resources: list[DescribeAclsResource] = []
+    for (resource_type, (pattern_type, name)), descriptions in by_pattern.items():
+        resources.append(
+            DescribeAclsResource(
+                resource_type=resource_type.value,
+                resource_name=name,
+                pattern_type=pattern_type.value,
+                acls=tuple(descriptions),
+            )
+        )
+        await turns.done()
+    return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message=None, resources=tuple(resources))
+
+
+async def create(decisions: Decisions, request: CreateAclsRequest) -> CreateAclsResponse:
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
+    wanted: list[AclEntry | Refusal] = []
+    turns = Turns(ACLS_AT_ONCE)
+    for creation in request.creations:
+        try:
+            wanted.append(valid_entry(creation))
+        except Refusal as refusal:
+            wanted.append(refusal)
+        await turns.done()
+    return await decisions.submit(lambda image: create_acls(image, wanted))
+
+
+async def delete(decisions: Decisions, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
+    decisions.check_active()
+    acls, turns = decisions.image.acls, Turns(ACLS_AT_ONCE)
+    filters: list[AclFilter | Refusal] = []
+    found: list[Found] = []
+    left = ACLS_PER_REQUEST_MAX
+    for each in request.filters:
+        try:
+            wanted = acl_filter(each)
+            found.append(await _found(acls, wanted, left, turns))
+            filters.append(wanted)
+            left -= len(found[-1])
+        except Refusal as refusal:
+            filters.append(refusal)
+            found.append({})
+        await turns.done()
+    return await decisions.submit(lambda image: delete_acls(image, filters, found, acls))
+
+
+def is_created(image: MetadataImage, request: CreateAclsRequest, response: CreateAclsResponse) -> bool:
+    """Return whether the image has the ACLs that were created."""
+    return all(
+        result.error_code != ErrorCode.NONE or valid_entry(creation) in image.acls
+        for creation, result in zip(request.creations, response.results, strict=True)
+    )
+
+
+def is_deleted(image: MetadataImage, _: DeleteAclsRequest, response: DeleteAclsResponse) -> bool:
+    """Return whether the image has no ACL that was deleted."""
+    return not any(
+        each in image.acls for result in response.filter_results for each in map(deleted_entry, result.matching_acls)
+    )
+
+
+def creations_refused(request: CreateAclsRequest, refusal: Refusal) -> CreateAclsResponse:
+    return CreateAclsResponse(results=(refused_creation(refusal),) * len(request.creations))
+
+
+def deletions_refused(request: DeleteAclsRequest, refusal: Refusal) -> DeleteAclsResponse:
+    return DeleteAclsResponse(filter_results=(refused_filter(refusal),) * len(request.filters))
+
+
+async def _found(acls: Acls, wanted: AclFilter, count_max: int, turns: Turns) -> Found:
+    """Return what matches. Raises Refusal if that is more than `count_max`."""
+    found: Found = {}
+    for part in wanted.found_in(acls):
+        found.update({each: matching_acl(each) for each in part})
+        if len(found) > count_max:
+            raise too_many_match()
+        await turns.done(_PART + len(part))
+    return found
