@@ -24,7 +24,16 @@ class RequestContext(Struct, frozen=True, kw_only=True):
     """Name of the listener at which the request arrived."""
 
     @property
+    def host(self) -> str:
+        return host_of(self.peer)
+
+    @property
     def client_host(self) -> str:
-        """The host of an address such as `10.0.0.7:51000` or `[::1]:51000`, in Kafka's notation: `/10.0.0.7`."""
-        host, _, _ = self.peer.rpartition(":")
-        return "/" + (host or self.peer).strip("[]")
+        """The host in Kafka's notation: `/10.0.0.7`."""
+        return "/" + self.host
+
+
+def host_of(peer: str) -> str:
+    """Return the host of an address such as `10.0.0.7:51000` or `[::1]:51000`."""
+    host, _, _ = peer.rpartition(":")
+    return (host or peer).strip("[]")

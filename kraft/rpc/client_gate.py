@@ -28,6 +28,12 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     principal: Principal = ANONYMOUS
     listener: str = ""
+    peer: str = ""
+    """Its address, formatted for messages."""
+
+    @property
+    def is_node(self) -> bool:
+        return self.principal.kind == NODE
 
 
 NOBODY: Final = Caller()

@@ -13,6 +13,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
+from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 import grpc
@@ -34,6 +35,7 @@ from kraft.rpc.introductions import (
 )
 from kraft.rpc.login_service import LOGIN_METHOD
 from kraft.rpc.mapping import Parse, Serialize
+from kraft.rpc.on_behalf import ON_BEHALF_OF, client_in
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 from kraft.rpc.received_messages import OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
@@ -56,6 +58,14 @@ _BEFORE_ADMISSION: Final = (CHALLENGE_METHOD, LOGIN_METHOD)
 """Methods by which nodes and clients show who they are."""
 
 
+class KnownNodes(Enum):
+    """Which callers of a listener are known to be nodes."""
+
+    WHERE_NEEDED = "those that make calls for nodes only, and all that introduce themselves where clients are known"
+    IF_INTRODUCED = "all that introduce themselves"
+    EVERY_CALLER = "all: they may say for whom they call"
+
+
 class Gatekeeper(grpc.aio.ServerInterceptor):
     """Interceptor of one listener. `add_to` adds its own method, Challenge, which strangers may call."""
 
@@ -71,6 +81,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         clients: ClientGate | None = None,
         login_bytes_max: int | None = None,
         principal_of: PrincipalOf | None = None,
+        known_nodes: KnownNodes = KnownNodes.WHERE_NEEDED,
     ) -> None:
         """`is_guarded` returns whether a method, given by its full name, is for nodes only.
 
@@ -90,8 +101,9 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
         self._principal_of = principal_of
         self._verifies_all_nodes = clients is not None or principal_of is not None
-        """Whether nodes that introduce themselves are verified also where they need not."""
-
+        if known_nodes is KnownNodes.IF_INTRODUCED:
+            self._verifies_all_nodes = True
+        self._is_for_nodes = known_nodes is KnownNodes.EVERY_CALLER
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
         self._checked_handlers: dict[str, MethodHandler] = {}
         self.received = ReceivedMessages()
@@ -238,7 +250,8 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             messages = closing.enter_context(self._clients.messages(messages, session))
         elif self._principal_of is not None:
             principal = self._principal_of(context.auth_context())
-        CALLER.set(Caller(principal=principal, listener=self._listener))
+        CALLER.set(Caller(principal=principal, listener=self._listener, peer=readable_peer(context.peer())))
+        ON_BEHALF_OF.set(client_in(metadata) if self._is_for_nodes else None)
         return messages
 
     async def _only(self, messages: _Messages, method: str, context: Context) -> Any:

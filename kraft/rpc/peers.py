@@ -23,6 +23,7 @@ from kraft.rpc.connection_failures import (
     is_rejected_handshake,
 )
 from kraft.rpc.mapping import Parse, Serialize
+from kraft.rpc.on_behalf import forwarded_for
 from kraft.rpc.session_tokens import LOGIN_NEEDED
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
@@ -170,13 +171,15 @@ class Peer:
         self.address = address
         self.channel = channel
         self._explain = explain
-        self._metadata = ((CLIENT_ID, client_id.encode()),) if client_id else None
+        self._metadata = ((CLIENT_ID, client_id.encode()),) if client_id else ()
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
         """Send a request and return the response. Raises Unreachable, or the Refusal that ended the call."""
         method = self.channel.unary_unary(call.method, *_codecs(call))
         try:
-            message = await method(call.request.to_message(request), timeout=timeout_s, metadata=self._metadata)
+            message = await method(
+                call.request.to_message(request), timeout=timeout_s, metadata=(*self._metadata, *forwarded_for())
+            )
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise await self._explain(self.address, _failure(self.address, error)) from error

@@ -8,7 +8,8 @@ from typing import Any, Final
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.acl_calls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraft.rpc.call import Handler
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded
 from kraft.server.apis.sides import Side
 from kraft.server.handlers import acls

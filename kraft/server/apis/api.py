@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from kraft.model.access import Operation, ResourceType
 from kraft.rpc.call import AnyCall, Handler
+from kraft.server.access.guard import Guard, Permission
 from kraft.server.apis.broker_side import BrokerSide
-from kraft.server.apis.sides import ControllerSide
+from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.kafka_listener.handled import FromVersion, Misdirected, Refused, ToVersion
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
@@ -38,13 +38,6 @@ class VisibleTo(Enum):
     NODES = "nodes of this cluster only"
 
 
-class Permission(NamedTuple):
-    """What a caller needs. Nothing enforces it yet."""
-
-    operation: Operation
-    resource: ResourceType
-
-
 class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """An API: Kafka's, ours over gRPC, or both with the same messages and the same handler."""
 
@@ -66,6 +59,10 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
 
     needs: tuple[Permission, ...]
     """Those for the kinds of resources that a request names; empty if anybody may call it."""
+
+    guard: Callable[[Side], Guard] | None = None
+    """Returns what asks whether the caller may. None: a request needs all of `needs`, for the cluster, or for the
+    resources that its fields name."""
 
     visible_to: VisibleTo = VisibleTo.ANYBODY
     """Nodes prove over gRPC that they belong to the cluster: to Kafka's clients, what only nodes see is refused."""

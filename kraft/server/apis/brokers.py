@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import DESCRIBE_BROKERS, FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import brokers
 from kraft.server.handlers.describe_brokers import describe_brokers

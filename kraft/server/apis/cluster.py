@@ -16,7 +16,9 @@ from kraft.rpc.calls import (
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
 )
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access import topic_guards
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import forwarded, from_indexed_metadata, from_metadata
 from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
@@ -83,6 +85,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         ),
         # Metadata tells anybody.
         needs=(),
+        guard=lambda _: topic_guards.describe_cluster,
         refused=describe_cluster.refused,
     ),
     Api(

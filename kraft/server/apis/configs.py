@@ -8,7 +8,9 @@ from kraft.metadata.config_decisions import alter_configs, incremental_alter_con
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access.config_guards import configs_guard
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side
 from kraft.server.handlers import configs, describe_configs, list_config_resources
@@ -30,6 +32,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: _describe_configs(broker).handle,
         at_controller=lambda controller: _describe_configs(controller).handle,
         needs=tuple(Permission(Operation.DESCRIBE_CONFIGS, each) for each in _WITH_CONFIGS),
+        guard=lambda _: configs_guard(Operation.DESCRIBE_CONFIGS, describe_configs.refused, "results"),
         refused=describe_configs.refused,
     ),
     Api(
@@ -39,6 +42,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: forwarded(ALTER_CONFIGS, configs.is_applied(alter_configs, broker.node_configs))(broker),
         at_controller=decided_with_configs(alter_configs),
         needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
+        guard=lambda _: configs_guard(Operation.ALTER_CONFIGS, configs.all_refused, "responses"),
         refused=configs.all_refused,
     ),
     Api(
@@ -50,6 +54,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         )(broker),
         at_controller=decided_with_configs(incremental_alter_configs),
         needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
+        guard=lambda _: configs_guard(Operation.ALTER_CONFIGS, configs.one_by_one_refused, "responses"),
         refused=configs.one_by_one_refused,
     ),
     Api(

@@ -22,7 +22,9 @@ from kraft.rpc.group_calls import (
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access import group_guards
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups
@@ -30,6 +32,7 @@ from kraft.wire.api_keys import ApiKey
 
 _TO_BE_A_MEMBER: Final = (Permission(Operation.READ, ResourceType.GROUP),)
 _TO_COMMIT: Final = (*_TO_BE_A_MEMBER, Permission(Operation.READ, ResourceType.TOPIC))
+_TO_COMMIT_IN_TRANSACTION: Final = (Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), *_TO_COMMIT)
 
 
 def _find_coordinator(broker: BrokerSide) -> Handler[Any, Any]:
@@ -49,6 +52,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
             Permission(Operation.DESCRIBE, ResourceType.GROUP),
             Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
         ),
+        guard=lambda _: group_guards.find_coordinators,
         from_version=find_coordinator.from_version,
         to_version=find_coordinator.to_version,
     ),
@@ -93,6 +97,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.groups.consumer.heartbeat,
         takes_context=True,
         needs=(*_TO_BE_A_MEMBER, Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
+        guard=lambda _: group_guards.consumer_group_heartbeat,
     ),
     Api(
         key=ApiKey.LIST_GROUPS,
@@ -100,6 +105,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: broker.groups.groups.list_groups,
         needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
+        guard=lambda _: group_guards.list_groups,
     ),
     Api(
         key=ApiKey.DESCRIBE_GROUPS,
@@ -107,6 +113,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.describe,
         needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
+        guard=lambda _: group_guards.describe_groups,
         refused=never_refused,
         to_version=groups.descriptions_to_version,
     ),
@@ -116,6 +123,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.consumer.describe,
         needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
+        guard=lambda _: group_guards.describe_consumer_groups,
         refused=never_refused,
     ),
     Api(
@@ -124,6 +132,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.delete,
         needs=(Permission(Operation.DELETE, ResourceType.GROUP),),
+        guard=lambda _: group_guards.delete_groups,
         refused=never_refused,
     ),
     Api(
@@ -133,6 +142,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.groups.offsets.commit,
         takes_context=True,
         needs=_TO_COMMIT,
+        guard=lambda side: group_guards.offsets_guard(side.image, _TO_COMMIT, committed_offsets.commit_refused),
         refused=committed_offsets.commit_refused,
     ),
     Api(
@@ -141,7 +151,10 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.commit_in_transaction,
         takes_context=True,
-        needs=(Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), *_TO_COMMIT),
+        needs=_TO_COMMIT_IN_TRANSACTION,
+        guard=lambda side: group_guards.offsets_guard(
+            side.image, _TO_COMMIT_IN_TRANSACTION, committed_offsets.transactional_commit_refused
+        ),
         refused=committed_offsets.transactional_commit_refused,
         to_version=committed_offsets.transactional_commit_to_version,
     ),
@@ -152,6 +165,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.groups.offsets.fetch,
         takes_context=True,
         needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP), Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
+        guard=lambda side: group_guards.offset_fetch(side.image),
         refused=never_refused,
         from_version=committed_offsets.fetch_from_version,
         to_version=committed_offsets.fetch_to_version,
@@ -162,5 +176,6 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.delete,
         needs=(Permission(Operation.DELETE, ResourceType.GROUP), Permission(Operation.READ, ResourceType.TOPIC)),
+        guard=lambda side: group_guards.offset_delete(side.image),
     ),
 )

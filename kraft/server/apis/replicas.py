@@ -18,9 +18,11 @@ from kraft.rpc.calls import (
     OFFSET_FOR_LEADER_EPOCH,
 )
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access import replica_guards
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import from_metadata, never_refused
-from kraft.server.handlers import partition_changes
+from kraft.server.handlers import alter_replica_log_directories, partition_changes
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
@@ -37,6 +39,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: ListOffsetsHandler(broker.partitions, broker.slow_reads).handle,
         takes_context=True,
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
+        guard=lambda _: replica_guards.list_offsets,
         misdirected=lambda broker: partial(led_elsewhere, broker.image, broker.config.node_id),
         refused=never_refused,
     ),
@@ -46,6 +49,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: OffsetForLeaderEpochHandler(broker.partitions).handle,
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
+        guard=lambda _: replica_guards.offset_for_leader_epoch,
         refused=never_refused,
     ),
     Api(
@@ -54,6 +58,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: DeleteRecordsHandler(broker.partitions, broker.records_deleted).handle,
         needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
+        guard=lambda _: replica_guards.delete_records,
         refused=never_refused,
     ),
     Api(
@@ -62,6 +67,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: DescribeProducersHandler(broker.partitions, broker.image).handle,
         needs=(Permission(Operation.READ, ResourceType.TOPIC),),
+        guard=lambda _: replica_guards.describe_producers,
         refused=never_refused,
     ),
     Api(
@@ -71,7 +77,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
             AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.mover).handle
         ),
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
-        refused=never_refused,
+        refused=alter_replica_log_directories.refused,
     ),
     Api(
         key=ApiKey.DESCRIBE_LOG_DIRS,
@@ -87,6 +93,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.awaited_replicas.handle,
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
+        guard=lambda _: replica_guards.describe_awaited_replicas,
     ),
     Api(
         key=ApiKey.ELECT_LEADERS,

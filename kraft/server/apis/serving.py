@@ -1,20 +1,40 @@
-"""Binds the rows of the table to a broker or a controller, for each kind of listener."""
+"""Binds the rows of the table to a broker or a controller, for each kind of listener, with guards before handlers."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext, host_of
 from kraft.rpc.call import AnyCall, Call, ServedCall
-from kraft.server.apis.api import Api, VisibleTo
+from kraft.rpc.client_gate import CALLER
+from kraft.rpc.on_behalf import ON_BEHALF_OF, Client
+from kraft.server.access.asker import Askers
+from kraft.server.access.guard import Guard, required
+from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
-from kraft.server.apis.sides import ControllerSide
+from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.encoded_responses import EncodedResponses
 from kraft.server.kafka_listener.handled import HandledApi, Reuse
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
+
+_Handler = Callable[..., Awaitable[Any]]
+
+
+def guard_of(api: Api[Any, Any], side: Side) -> Guard | None:
+    """Return what stands before the handler of an API; None if nobody is asked."""
+    if side.askers is None:
+        return None
+    if api.guard is not None:
+        return api.guard(side)
+    return required(api.needs) if api.needs else None
+
+
+# --- the GRPC listener of a broker ---
 
 
 def grpc_calls(broker: BrokerSide) -> list[ServedCall]:
@@ -30,19 +50,83 @@ def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
 def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
     """Return the call of an API, with its handler."""
     handler: Any = api.handler(broker)
+    # The gatekeeper lets only nodes make the calls for nodes.
+    if api.visible_to is VisibleTo.ANYBODY and (guard := guard_of(api, broker)) is not None:
+        handler = _asking_callers(_Guarded(api, guard, handler, broker))
     if not api.takes_context:
         return call.served_by(handler)
     assert isinstance(call, Call), "a stream has no context"
     return call.served_in_context_by(handler, api.versions.last)
 
 
+class _Guarded:
+    """The handler of an API behind its guard."""
+
+    def __init__(self, api: Api[Any, Any], guard: Guard, handler: _Handler, side: Side) -> None:
+        assert side.askers is not None, "there is nobody to ask"
+        self.askers: Final[Askers] = side.askers
+        self.handler: Final = handler
+        self._guard = guard
+        self._is_forwarded = api.decided_by is DecidedBy.CONTROLLER
+
+    def answer(self, client: Client, request: Any, *context: RequestContext) -> Awaitable[Any]:
+        """Return the answer to a client. What must happen in the order of requests is done when this returns."""
+
+        def proceed(request: Any) -> Awaitable[Any]:
+            if self._is_forwarded:
+                return _on_behalf(client, self.handler(request, *context))
+            return self.handler(request, *context)
+
+        return self._guard(self.askers.of(client.principal, client.host), request, proceed)
+
+
+async def _on_behalf(client: Client, answer: Awaitable[Any]) -> Any:
+    token = ON_BEHALF_OF.set(client)
+    try:
+        return await answer
+    finally:
+        ON_BEHALF_OF.reset(token)
+
+
+def _asking_callers(guarded: _Guarded) -> _Handler:
+    """Return the handler of a gRPC call. Nodes that introduced themselves are not asked."""
+
+    def answer(request: Any, *context: RequestContext) -> Awaitable[Any]:
+        caller = CALLER.get()
+        if caller.is_node:
+            return guarded.handler(request, *context)
+        return guarded.answer(Client(caller.principal, host_of(caller.peer)), request, *context)
+
+    return answer
+
+
+# --- the CONTROLLER listener ---
+
+
 def controller_calls(controller: ControllerSide) -> list[ServedCall]:
     """Return the calls of a CONTROLLER listener."""
     return [
-        ServedCall(each.call, each.at_controller(controller))
+        ServedCall(each.call, _controller_handler(each, controller, each.at_controller(controller)))
         for each in APIS
         if each.call is not None and each.at_controller is not None
     ]
+
+
+def _controller_handler(api: Api[Any, Any], controller: ControllerSide, handler: _Handler) -> _Handler:
+    """Return the handler, which asks again what a client may for whom a broker calls."""
+    guard = guard_of(api, controller)
+    if guard is None:
+        return handler
+    guarded = _Guarded(api, guard, handler, controller)
+
+    def answer(request: Any) -> Awaitable[Any]:
+        client = ON_BEHALF_OF.get()
+        return handler(request) if client is None else guarded.answer(client, request)
+
+    return answer
+
+
+# --- listeners for Kafka's clients ---
 
 
 async def refuse_client(*_: Any) -> NoReturn:
@@ -59,15 +143,32 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
     """Return one of them."""
     if api.kafka_handler is not None:
         return api.kafka_handler(broker)
+    guard = guard_of(api, broker)
+    if guard is None:
+        handler, takes_context = api.handler(broker), api.takes_context
+        if api.visible_to is VisibleTo.NODES:
+            handler, takes_context = refuse_client, False
+    else:
+        handler, takes_context = _asking_clients(_Guarded(api, guard, api.handler(broker), broker), api), True
+    reuse = None
+    if api.reused_for is not None:
+        responses = EncodedResponses(broker.image)
+        reuse = Reuse(responses, partial(api.reused_for, broker), differs_by_client=guard is not None)
     return HandledApi(
         key,
-        refuse_client if api.visible_to is VisibleTo.NODES else api.handler(broker),
+        handler,
         refused=api.refused,
         from_version=api.from_version,
         to_version=api.to_version,
-        takes_context=api.takes_context,
+        takes_context=takes_context,
         misdirected=None if api.misdirected is None else api.misdirected(broker),
-        reuse=None
-        if api.reused_for is None
-        else Reuse(EncodedResponses(broker.image), partial(api.reused_for, broker)),
+        reuse=reuse,
     )
+
+
+def _asking_clients(guarded: _Guarded, api: Api[Any, Any]) -> _Handler:
+    def answer(request: Any, context: RequestContext) -> Awaitable[Any]:
+        client = Client(context.principal, context.host)
+        return guarded.answer(client, request, *((context,) if api.takes_context else ()))
+
+    return answer

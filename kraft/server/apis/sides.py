@@ -13,6 +13,7 @@ from kraft.model.callbacks import BrokerCondition
 from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest
 from kraft.rpc.call import Handler
 from kraft.runtime.entropy import Entropy
+from kraft.server.access.asker import Askers
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.decisions import Decisions
@@ -31,6 +32,8 @@ class Side(Struct, frozen=True, kw_only=True):
     """Index of the last entry in it."""
 
     entropy: Entropy
+    askers: Askers | None = None
+    """None: nobody is asked what it may do."""
 
     def node_configs(self, image: MetadataImage) -> NodeConfigs:
         """Return what config alterations are checked together with."""

@@ -16,7 +16,9 @@ from kraft.rpc.topic_calls import (
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TOPICS,
 )
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access import topic_guards
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
 from kraft.server.apis.sides import Side
@@ -56,6 +58,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         ),
         # Either is enough: for all names, or for this one.
         needs=(Permission(Operation.CREATE, ResourceType.CLUSTER), Permission(Operation.CREATE, ResourceType.TOPIC)),
+        guard=lambda _: topic_guards.create_topics,
         refused=topics.creation_refused,
     ),
     Api(
@@ -65,6 +68,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: partial(topics.delete, broker.forwarder, broker.config.topics.deletion_enabled),
         at_controller=decided(delete_topics),
         needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
+        guard=lambda side: topic_guards.delete_topics(side.image),
         refused=topics.deletion_refused,
         from_version=topics.deletion_from_version,
         to_version=topics.deletion_to_version,
@@ -76,6 +80,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=forwarded(CREATE_PARTITIONS, topics.has_grown),
         at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
         needs=(Permission(Operation.ALTER, ResourceType.TOPIC),),
+        guard=lambda _: topic_guards.create_partitions,
         refused=topics.partitions_refused,
     ),
     Api(
@@ -85,6 +90,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=_metadata,
         # Also to create what is missing.
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC), Permission(Operation.CREATE, ResourceType.TOPIC)),
+        guard=lambda side: topic_guards.metadata(side.image, creates=side.config.topics.auto_create_enabled),
         refused=never_refused,
         from_version=metadata.from_version,
         to_version=metadata.to_version,
@@ -97,6 +103,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=from_metadata(describe_topic_partitions.describe_topic_partitions),
         at_controller=from_metadata(describe_topic_partitions.describe_topic_partitions),
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC),),
+        guard=lambda side: topic_guards.describe_topic_partitions(side.image),
         refused=describe_topic_partitions.refused,
     ),
     Api(
@@ -108,5 +115,6 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
             Permission(Operation.DESCRIBE, ResourceType.TOPIC),
             Permission(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
         ),
+        guard=lambda side: topic_guards.describe_topics(side.image),
     ),
 )

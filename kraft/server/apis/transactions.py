@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kraft.model.access import Operation, ResourceType
+from kraft.model.request_context import RequestContext
 from kraft.rpc.calls import INIT_PRODUCER_ID, INIT_TEMPORARY_PRODUCER_ID
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, LIST_PRODUCER_TRANSACTIONS, WRITE_TXN_MARKERS
 from kraft.rpc.transaction_calls import (
@@ -14,9 +16,13 @@ from kraft.rpc.transaction_calls import (
     END_TXN,
     LIST_TRANSACTIONS,
 )
-from kraft.server.apis.api import Api, DecidedBy, Permission, VisibleTo
+from kraft.server.access import transaction_guards
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy, VisibleTo
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import transaction_versions as versions
+from kraft.server.handlers.transactions import BROKERS_ADD_FROM
 from kraft.server.handlers.txn_markers import markers_refused
 from kraft.wire.api_keys import ApiKey
 
@@ -26,6 +32,21 @@ _IDENTITY: Final = (
     Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
 )
 
+
+def _add_partitions(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
+    transactions = broker.transactions
+    if broker.askers is None:
+        return transactions.add_partitions
+
+    async def add(request: Any, context: RequestContext) -> Any:
+        # The guard has asked whether the client may act as a broker.
+        if context.version >= BROKERS_ADD_FROM:
+            return await transactions.add_partitions_of_brokers(request)
+        return await transactions.add_partitions(request, context)
+
+    return add
+
+
 TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.INIT_PRODUCER_ID,
@@ -33,6 +54,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.producer_ids.init,
         needs=_IDENTITY,
+        guard=lambda _: transaction_guards.init_producer_id,
         refused=versions.init_refused,
         to_version=versions.init_to_version,
     ),
@@ -41,16 +63,18 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.producer_ids.init_temporary,
         needs=_IDENTITY,
+        guard=lambda _: transaction_guards.init_producer_id,
     ),
     Api(
         key=ApiKey.ADD_PARTITIONS_TO_TXN,
         decided_by=DecidedBy.COORDINATOR,
-        handler=lambda broker: broker.transactions.add_partitions,
+        handler=_add_partitions,
         takes_context=True,
         needs=(
             Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
             Permission(Operation.WRITE, ResourceType.TOPIC),
         ),
+        guard=lambda _: transaction_guards.add_partitions_to_txn,
         refused=versions.partitions_refused,
         to_version=versions.partitions_to_version,
     ),
@@ -87,6 +111,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.commit_transactions,
         needs=(Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),),
+        guard=lambda _: transaction_guards.commit_transactions,
     ),
     Api(
         key=ApiKey.WRITE_TXN_MARKERS,
@@ -94,6 +119,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.markers.write,
         needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+        guard=lambda _: transaction_guards.write_txn_markers,
         # A marker commits or aborts a transaction whatever its owner says.
         visible_to=VisibleTo.NODES,
         refused=markers_refused,
@@ -110,6 +136,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.describe,
         needs=(Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
+        guard=lambda _: transaction_guards.describe_transactions,
         refused=never_refused,
     ),
     Api(
@@ -118,6 +145,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.transactions.list_transactions,
         needs=(Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
+        guard=lambda _: transaction_guards.list_transactions,
     ),
     Api(
         call=LIST_PRODUCER_TRANSACTIONS,

@@ -8,7 +8,8 @@ from typing import Any, Final
 from kraft.metadata.user_decisions import describe_user_scram_credentials
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from kraft.server.apis.api import Api, DecidedBy, Permission
+from kraft.server.access.guard import Permission
+from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import users
 from kraft.wire.api_keys import ApiKey

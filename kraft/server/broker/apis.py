@@ -13,6 +13,7 @@ from kraft.model.callbacks import Callback
 from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
+from kraft.server.access.asker import askers_of
 from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.broker.client_logins import ClientLogins
@@ -125,6 +126,7 @@ class BrokerApis:
             image=metadata.image,
             index=metadata.published_index,
             entropy=self._world.entropy,
+            askers=askers_of(config.access, metadata.image),
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             slow_reads=self._slow_reads,

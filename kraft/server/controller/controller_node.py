@@ -17,6 +17,7 @@ from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.voter_resources import VoterResources
 from kraft.rpc.call import ServedCall
 from kraft.rpc.services import Service
+from kraft.server.access.asker import askers_of
 from kraft.server.apis.serving import controller_calls
 from kraft.server.apis.sides import ControllerSide
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
@@ -72,6 +73,7 @@ class ControllerNode:
             index=lambda: host.committed_index,
             decisions=host,
             entropy=world.entropy,
+            askers=askers_of(config.access, lambda: host.image),
             features_of_others=voters.of_controllers_only,
             has_live_session=self._controller.watch.has_live_session,
             describe_quorum=self._controller.describe_quorum,

@@ -79,6 +79,26 @@ class AlterReplicaLogDirectoriesHandler:
         await self._mover.move(partition, directory)
 
 
+def refused(request: AlterReplicaLogDirsRequest, refusal: Refusal) -> AlterReplicaLogDirsResponse:
+    """Return the response with the refusal of each replica, by topic in the order of first mention."""
+    wanted: dict[str, dict[int, None]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    return AlterReplicaLogDirsResponse(
+        results=tuple(
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic,
+                partitions=tuple(
+                    AlterReplicaLogDirPartitionResult(partition_index=number, error_code=refusal.error_code)
+                    for number in numbers
+                ),
+            )
+            for topic, numbers in wanted.items()
+        )
+    )
+
+
 class _Refusals:
     """The refusals of one request: one line for each kind, with its first replica, since a request may name many."""
 

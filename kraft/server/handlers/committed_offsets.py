@@ -142,16 +142,7 @@ class CommittedOffsetsHandler:
             codes: tuple[ErrorCode, ...] = await self._coordinators.decide(group_id, command)
             return codes
 
-        codes = await self._decided(request.topics, self._find_by_name, decide)
-        return OffsetDeleteResponse(
-            error_code=ErrorCode.NONE,
-            topics=tuple(
-                OffsetDeleteResponseTopic(
-                    name=topic.name, partitions=_coded(OffsetDeleteResponsePartition, topic.partitions, codes)
-                )
-                for topic in request.topics
-            ),
-        )
+        return _deleted(request, await self._decided(request.topics, self._find_by_name, decide))
 
     async def _decided(
         self,
@@ -196,7 +187,7 @@ class CommittedOffsetsHandler:
         return OffsetFetchResponse(
             groups=tuple(
                 [
-                    _not_fetched(group_id, ErrorCode.INVALID_REQUEST)
+                    not_fetched(group_id, ErrorCode.INVALID_REQUEST)
                     if group_id in ambiguous
                     else await self._fetched(group, by_id, request.require_stable, turns)
                     for group_id, group in groups.items()
@@ -211,7 +202,7 @@ class CommittedOffsetsHandler:
         try:
             topics = await self._fetched_topics(asked, by_id, require_stable, turns)
         except Refusal as refusal:
-            return _not_fetched(asked.group_id, refusal.error_code)
+            return not_fetched(asked.group_id, refusal.error_code)
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
     async def _fetched_topics(
@@ -322,11 +313,28 @@ def _transactional_response(request: TxnOffsetCommitRequest, codes: Iterator[Err
     )
 
 
+def _deleted(request: OffsetDeleteRequest, codes: Iterator[ErrorCode]) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name, partitions=_coded(OffsetDeleteResponsePartition, topic.partitions, codes)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def topics_not_deleted(request: OffsetDeleteRequest, refusal: Refusal) -> OffsetDeleteResponse:
+    """Return the response with the refusal of each partition."""
+    return _deleted(request, repeat(refusal.error_code))
+
+
 def _coded(kind: type[Coded], partitions: Sequence[Partition], codes: Iterator[ErrorCode]) -> tuple[Coded, ...]:
     return tuple([kind(partition_index=each.partition_index, error_code=next(codes)) for each in partitions])
 
 
-def _not_fetched(group_id: str, error_code: ErrorCode) -> OffsetFetchResponseGroup:
+def not_fetched(group_id: str, error_code: ErrorCode) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group_id, error_code=error_code, topics=())
 
 

@@ -86,7 +86,7 @@ class ConsumerGroupsHandler:
         try:
             group = self._description(group_id)
         except Refusal as refusal:
-            return _not_described(group_id, refusal)
+            return refused_group(group_id, refusal)
         members = []
         for each in group.members:
             members.append(self._member(each))
@@ -155,7 +155,7 @@ class ConsumerGroupsHandler:
         require_groups(self._image(), "the consumer protocol")
 
 
-def _not_described(group_id: str, refusal: Refusal) -> described.DescribedGroup:
+def refused_group(group_id: str, refusal: Refusal) -> described.DescribedGroup:
     return described.DescribedGroup(
         error_code=refusal.error_code,
         error_message=refusal.message,

@@ -52,7 +52,7 @@ class FindCoordinatorHandler:
             try:
                 found.append(self._find(request.key_type, key))
             except Refusal as refusal:
-                found.append(_refused(key, refusal))
+                found.append(refused_key(key, refusal))
             await turns.done_with_id(key)
         return FindCoordinatorResponse(coordinators=tuple(found))
 
@@ -86,7 +86,7 @@ class FindCoordinatorHandler:
         )
 
 
-def _refused(key: str, refusal: Refusal) -> Coordinator:
+def refused_key(key: str, refusal: Refusal) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=refusal.error_code, error_message=refusal.message
     )

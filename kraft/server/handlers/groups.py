@@ -52,7 +52,7 @@ class GroupsHandler:
                 found = describe_classic(view.committed, view.volatile, group_id)
                 group = replace(found, authorized_operations=operations)
             except Refusal as refusal:
-                group = _not_described(group_id, refusal)
+                group = refused_group(group_id, refusal)
             groups.append(group)
             await turns.done_with_id(group_id, len(group.members))
         return DescribeGroupsResponse(groups=tuple(groups))
@@ -73,7 +73,7 @@ class GroupsHandler:
         return ErrorCode.NONE
 
 
-def _not_described(group_id: str, refusal: Refusal) -> DescribedGroup:
+def refused_group(group_id: str, refusal: Refusal) -> DescribedGroup:
     # As in Kafka, a group that does not exist is dead.
     is_dead = refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND
     return DescribedGroup(

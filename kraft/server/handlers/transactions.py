@@ -267,16 +267,7 @@ class TransactionsHandler:
         try:
             transaction = describe_transaction(self._coordinators.committed(transactional_id), transactional_id)
         except Refusal as refusal:
-            return describing.TransactionState(
-                error_code=refusal.error_code,
-                transactional_id=transactional_id,
-                transaction_state="",
-                transaction_timeout_ms=0,
-                transaction_start_time_ms=0,
-                producer_id=0,
-                producer_epoch=0,
-                topics=(),
-            )
+            return refused_transaction(transactional_id, refusal)
         return describing.TransactionState(
             error_code=ErrorCode.NONE,
             transactional_id=transactional_id,
@@ -287,6 +278,19 @@ class TransactionsHandler:
             producer_epoch=transaction.producer.epoch,
             topics=_topics(transaction.partitions),
         )
+
+
+def refused_transaction(transactional_id: str, refusal: Refusal) -> describing.TransactionState:
+    return describing.TransactionState(
+        error_code=refusal.error_code,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=(),
+    )
 
 
 def commit_command(request: CommitTransactionsRequest) -> CommitTransactions:

@@ -16,7 +16,7 @@ from kraft.model.callbacks import NowMs
 from kraft.quorum.config import FRAME_BYTES_MAX
 from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.connection_failures import handshake_failure
-from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
+from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, KnownNodes, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.peers import Dial, dial_openly, generation_of
 from kraft.rpc.refusal_log import RefusalLog
@@ -87,7 +87,14 @@ class NodeCredentials:
             clients=clients,
             login_bytes_max=None if security.sasl is None else security.sasl.receive_bytes_max,
             principal_of=principal_of_certificate(security.tls) if listener != CONTROLLER else None,
+            known_nodes=self._known_nodes(listener),
         )
+
+    def _known_nodes(self, listener: str) -> KnownNodes:
+        if listener == CONTROLLER:
+            return KnownNodes.EVERY_CALLER
+        # Nodes are not asked what they may do.
+        return KnownNodes.IF_INTRODUCED if self._config.access.authorizer_class else KnownNodes.WHERE_NEEDED
 
     def server_credentials(self, listener: str) -> grpc.ServerCredentials | None:
         """Return the TLS credentials of a listener; None without TLS. Raises CredentialsError."""

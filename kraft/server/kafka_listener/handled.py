@@ -44,6 +44,8 @@ class Reuse(NamedTuple):
 
     responses: EncodedResponses
     of: Callable[[Any], Hashable | None]
+    differs_by_client: bool = False
+    """Whether a response shows what its client may see."""
 
 
 class HandledApi:
@@ -72,7 +74,9 @@ class HandledApi:
     async def __call__(self, asked: Message, call: ConnectionContext) -> Response:
         request = asked if self._from_version is None else self._from_version(asked, call.version)
         if self._reuse is not None and (reused_for := self._reuse.of(request)) is not None:
-            return await self._reuse.responses.get((call.version, reused_for), lambda: self._encoded(request, call))
+            client = (call.principal, call.host) if self._reuse.differs_by_client else None
+            key = call.version, reused_for, client
+            return await self._reuse.responses.get(key, lambda: self._encoded(request, call))
         response = await self._response(request, call)
         if self._misdirected is not None and call.repeated is not None:
             _check_repeated(request, self._misdirected(response), call.repeated)

@@ -9,11 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
-    "ACLs and delegation tokens are not supported yet": (
-        "create_acls",
+    "delegation tokens are not supported": (
         "create_delegation_token",
-        "delete_acls",
-        "describe_acls",
         "describe_delegation_token",
         "expire_delegation_token",
         "renew_delegation_token",

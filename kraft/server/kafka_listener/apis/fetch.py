@@ -11,6 +11,8 @@ from msgspec import Struct
 from kraft.model import fetch as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.list_offsets import READ_COMMITTED
+from kraft.server.access.asker import Asker, Askers
+from kraft.server.access.record_guards import hidden_topics
 from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE, Room
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.fetch_sessions import (
@@ -51,6 +53,9 @@ LARGE_WAIT_MS_MAX: Final = 500
 
 _Found = list[tuple[FetchKey, PartitionData]]
 
+_Result = values.FetchPartitionResult | ErrorCode
+"""What is found in a partition, or why it is not read at all."""
+
 
 class _WantedPartition(NamedTuple):
     key: FetchKey
@@ -66,13 +71,18 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
     wanted: list[_WantedPartition]
     session: FetchSession | None
     reads_committed: bool
+    asker: Asker | None = None
+    """Who has to be asked again after a wait; None if everybody may fetch."""
+
+    hidden: frozenset[str] = frozenset()
+    """Topics that it may not read."""
 
     def request(self, request: FetchRequest, wait_ms: int) -> values.FetchRequest:
         """Return the request to the handler, which waits at most `wait_ms` for records."""
         return values.FetchRequest(
             request_id=0,
             # An unknown topic id is answered without waiting.
-            max_wait_ms=0 if any(each.topic is None for each in self.wanted) else wait_ms,
+            max_wait_ms=0 if self.hidden or any(each.topic is None for each in self.wanted) else wait_ms,
             min_bytes=request.min_bytes,
             max_bytes=request.max_bytes,
             partitions=[
@@ -84,20 +94,29 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
                     current_leader_epoch=partition.current_leader_epoch,
                 )
                 for _, topic, partition in self.wanted
-                if topic is not None
+                if topic is not None and topic not in self.hidden
             ],
             reads_committed=self.reads_committed,
         )
 
-    def results(self, response: values.FetchResponse) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
-        """Return the results in the order of `wanted`; None where the topic id is unknown."""
-        results = iter(response.partitions)
+    def results(self, response: values.FetchResponse) -> Iterator[tuple[FetchKey, _Result]]:
+        """Return the results in the order of `wanted`, or the error code that there is instead."""
+        results, hidden = iter(response.partitions), self.hidden
+        if self.asker is not None and (now := self.asker.now()) is not self.asker:
+            # The ACLs have changed while the fetch waited.
+            hidden |= hidden_topics(now, (each.topic for each in response.partitions))
         for key, topic, _ in self.wanted:
-            yield key, None if topic is None else next(results)
+            if topic is None:
+                yield key, ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+            result = None if topic in self.hidden else next(results)
+            yield key, ErrorCode.TOPIC_AUTHORIZATION_FAILED if result is None or topic in hidden else result
 
 
 class FetchApi:
-    def __init__(self, begin: Begin, leaders: Leaders, shared: SharedFetches) -> None:
+    def __init__(self, begin: Begin, leaders: Leaders, shared: SharedFetches, askers: Askers | None = None) -> None:
+        """`askers`: None if everybody may fetch."""
+        self._askers = askers
         self._begin = begin
         self._leaders = leaders
         self._sessions = shared.sessions
@@ -112,14 +131,7 @@ class FetchApi:
         except Refusal as refusal:
             return FetchResponse(error_code=refusal.error_code, responses=())
         wanted = _named(request) if session is None else session.wanted
-        fetch = _Fetch(
-            wanted=[
-                _WantedPartition(key, self._leaders.topic_name(key.topic, key.topic_id), partition)
-                for key, partition in wanted
-            ],
-            session=session,
-            reads_committed=request.isolation_level == READ_COMMITTED,
-        )
+        fetch = self._fetch(request, wanted, session, call)
         wait_ms = (
             min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms
         )
@@ -131,6 +143,24 @@ class FetchApi:
         if isinstance(begun, Awaitable) or len(wanted) >= PARTITIONS_AT_ONCE:
             return self._respond_later(fetch, begun)
         return self._response(fetch, [self._found(fetch, *each) for each in fetch.results(begun)])
+
+    def _fetch(
+        self,
+        request: FetchRequest,
+        wanted: list[tuple[FetchKey, FetchPartition]],
+        session: FetchSession | None,
+        call: ConnectionContext,
+    ) -> _Fetch:
+        named = [
+            _WantedPartition(key, self._leaders.topic_name(key.topic, key.topic_id), partition)
+            for key, partition in wanted
+        ]
+        reads_committed = request.isolation_level == READ_COMMITTED
+        if self._askers is None:
+            return _Fetch(wanted=named, session=session, reads_committed=reads_committed)
+        asker = self._askers.of(call.principal, call.host)
+        hidden = hidden_topics(asker, (each.topic for each in named if each.topic is not None))
+        return _Fetch(wanted=named, session=session, reads_committed=reads_committed, asker=asker, hidden=hidden)
 
     async def _respond_later(
         self, fetch: _Fetch, begun: Awaitable[values.FetchResponse] | values.FetchResponse
@@ -162,10 +192,10 @@ class FetchApi:
             return None
         raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions hold too many partitions")
 
-    def _found(
-        self, fetch: _Fetch, key: FetchKey, result: values.FetchPartitionResult | None
-    ) -> tuple[FetchKey, PartitionData]:
-        return key, _unknown(key) if result is None else self._partition(result, fetch.reads_committed)
+    def _found(self, fetch: _Fetch, key: FetchKey, result: _Result) -> tuple[FetchKey, PartitionData]:
+        if isinstance(result, ErrorCode):
+            return key, _refused(key, result)
+        return key, self._partition(result, fetch.reads_committed)
 
     def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
         leader_id, leader_epoch = self._leaders.current_leader(result.topic, result.partition, result.error_code)
@@ -219,10 +249,10 @@ def _forgotten(request: FetchRequest) -> Iterable[FetchKey]:
             yield FetchKey(topic.topic, topic.topic_id, partition)
 
 
-def _unknown(key: FetchKey) -> PartitionData:
+def _refused(key: FetchKey, error_code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=key.partition,
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+        error_code=error_code,
         high_watermark=-1,
         aborted_transactions=None,
         records=b"",

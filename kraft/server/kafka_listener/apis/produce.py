@@ -10,7 +10,10 @@ from uuid import UUID
 
 from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.model import produce as values
+from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, RecordError, Refusal
+from kraft.server.access.asker import Asker, Askers
+from kraft.server.access.record_guards import transaction_refusal
 from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
@@ -58,18 +61,27 @@ _Response = EncodedMessage | ProduceResponse | None
 
 
 class ProduceApi:
-    def __init__(self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown) -> None:
+    def __init__(
+        self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown, askers: Askers | None = None
+    ) -> None:
+        """`askers`: None if everybody may produce."""
         self._begin = begin
         self._leaders = leaders
         self._refuse_unknown = refuse_unknown
+        self._askers = askers
 
     def __call__(self, request: ProduceRequest, call: ConnectionContext) -> Awaitable[_Response] | _Response:
         topics: list[ProducedTopic] = []
         wanted: list[values.ProducePartition] = []
         packed = _Packed() if _is_long(request, call) else None
         unknown: list[_Unknown] = []
+        may_write = None if self._askers is None else _Writes(self._askers.of(call.principal, call.host), request)
         for topic in request.topic_data:
             name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
+            if may_write is not None and name is not None and (refused := may_write.refusal_of(name)) is not None:
+                indexes = [each.index for each in topic.partition_data]
+                topics.append(ProducedTopic(topic.name, topic.topic_id, None, indexes, refused))
+                continue
             partitions: list[int] = []
             topics.append(ProducedTopic(topic.name, topic.topic_id, name, partitions))
             for each in topic.partition_data:
@@ -149,8 +161,11 @@ class ProduceApi:
 
     def _respond(self, topics: list[ProducedTopic], answer: values.ProduceResponse | None, version: int) -> _Response:
         if answer is None:
-            if any(topic.name is None for topic in topics):
-                raise CloseConnection("produce request with acks=0 failed: unknown topic id")
+            for topic in topics:
+                if topic.refusal is not None:
+                    raise _failed_unanswered(topic.refusal)
+                if topic.name is None:
+                    raise CloseConnection("produce request with acks=0 failed: unknown topic id")
             return None
         if (usual := encode_produced(topics, answer.partitions, version)) is not None:
             return EncodedMessage(ProduceResponse, usual)
@@ -188,6 +203,20 @@ class ProduceApi:
         )
 
 
+class _Writes:
+    """What a client may write, of what its request names."""
+
+    def __init__(self, asker: Asker, request: ProduceRequest) -> None:
+        self._asker = asker
+        records = (each.records or b"" for topic in request.topic_data for each in topic.partition_data)
+        self._of_all = transaction_refusal(asker, request.transactional_id or "", records)
+
+    def refusal_of(self, topic: str) -> Refusal | None:
+        if self._of_all is None and self._asker.may(Operation.WRITE, ResourceType.TOPIC, topic):
+            return None
+        return self._of_all or self._asker.refusal(Operation.WRITE, ResourceType.TOPIC, topic)
+
+
 class _Packed:
     """The entries of a long request, whose values are made when they are needed."""
 
@@ -212,7 +241,11 @@ def _topic(topic: ProducedTopic, partitions: Iterator[PartitionProduceResponse],
     if topic.name is None:
         # In older versions the name is missing, not the id.
         code = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        unknown = tuple(_refused(partition, code) for partition in topic.partitions)
+        message = ""
+        if topic.refusal is not None:
+            # A topic that is given by its id is not named.
+            code, message = topic.refusal.error_code, topic.refusal.message if topic.topic else ""
+        unknown = tuple(_refused(partition, code, message) for partition in topic.partitions)
         return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
     found = tuple(islice(partitions, len(topic.partitions)))
     return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=found)

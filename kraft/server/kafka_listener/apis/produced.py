@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartitionResult
 from kraft.wire.schema.produce import ProduceResponse
 from kraft.wire.varint import SMALL_UVARINTS, encode_uvarint
@@ -46,9 +46,11 @@ class ProducedTopic(Struct, frozen=True):
     topic: str
     topic_id: UUID
     name: str | None
-    """The name, which since version 13 is found by the id; None if the id is unknown."""
+    """The name, which since version 13 is found by the id; None if the id is unknown, or with a refusal."""
 
     partitions: list[int]
+    refusal: Refusal | None = None
+    """Why no batch of the topic may be appended, whatever it holds."""
 
 
 def encode_produced(

@@ -1,0 +1,133 @@
+"""The client that sends a request, and what it may do by the ACLs of this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from kraft.metadata.authorizer import Authorizer, CurrentAuthorizer, Requester
+from kraft.metadata.image import CurrentImage
+from kraft.model.access import CLUSTER_NAME, Operation, ResourceType, words
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.principal import Principal
+from kraft.server.config.access_settings import AccessSettings
+
+REFUSED_WITH: Final = {
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""Kafka's error of each type of resource."""
+
+OPERATIONS_ON: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations that exist on each type of resource (KIP-430)."""
+
+REQUESTERS_KEPT_MAX: Final = 4_096
+
+NAME_CHARACTERS_MAX: Final = 249
+"""Characters of a name that a message repeats: that many a topic may have."""
+
+
+class Asker(Struct, frozen=True):
+    """A principal at a host, bound to the authorizer of the image that was current when its request began."""
+
+    authorizer: Authorizer
+    requester: Requester
+    current: Callable[[], Authorizer]
+    """Returns the authorizer of the current image."""
+
+    def now(self) -> Asker:
+        """Return the same asker by the ACLs of this moment; this very one if they are still those of the request."""
+        current = self.current()
+        return self if current is self.authorizer else Asker(current, self.requester, self.current)
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self.authorizer.decide(self.requester, operation, resource_type, name).is_allowed
+
+    def may_on_cluster(self, operation: Operation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether it may on at least one resource, whatever its name."""
+        return self.authorizer.may_on_any(self.requester, operation, resource_type)
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise the Refusal of the type of resource, unless the asker may."""
+        if not self.may(operation, resource_type, name):
+            raise self.refusal(operation, resource_type, name)
+
+    def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> Refusal:
+        """Return what a request is refused with. It names nothing that the request itself does not name."""
+        resource = "the cluster"
+        if resource_type is not ResourceType.CLUSTER:
+            resource = f"{words(resource_type)} '{name[:NAME_CHARACTERS_MAX]}'"
+        problem = f"{self.requester.principal} has no {words(operation)} permission for {resource}"
+        return Refusal(REFUSED_WITH[resource_type], problem)
+
+    def operations_on_cluster(self) -> int:
+        """Return the operations on the cluster, of which only those know who may describe it."""
+        if not self.may_on_cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations_on(ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def operations_on(self, resource_type: ResourceType, name: str) -> int:
+        """Return the operations that the asker may do on a resource, one bit each (KIP-430)."""
+        return sum(1 << each for each in OPERATIONS_ON[resource_type] if self.may(each, resource_type, name))
+
+
+class Askers:
+    """Makes the asker of each request, with the authorizer of the current image."""
+
+    def __init__(self, image: CurrentImage, authorizers: CurrentAuthorizer) -> None:
+        self._image = image
+        self._authorizers = authorizers
+
+    def authorizer(self) -> Authorizer:
+        """Return that of the current image: the same object as long as its ACLs are the same."""
+        return self._authorizers.of(self._image().acls)
+
+    def of(self, principal: Principal, host: str) -> Asker:
+        """Return the asker at `host`, an address without its port."""
+        return Asker(self.authorizer(), _requester(principal, host), self.authorizer)
+
+
+def askers_of(settings: AccessSettings, image: CurrentImage) -> Askers | None:
+    """Return what makes askers at a node with these settings; None if nobody is asked."""
+    authorizers = settings.authorizer()
+    return None if authorizers is None else Askers(image, authorizers)
+
+
+@lru_cache(REQUESTERS_KEPT_MAX)
+def _requester(principal: Principal, host: str) -> Requester:
+    return Requester.of(principal, host)

@@ -1,0 +1,160 @@
+"""Guards of the APIs that append and read records: WRITE or READ on each topic. They are on the hot path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kraft.log.format.record_batch import Buffer
+from kraft.model.access import Operation, ResourceType
+from kraft.model.errors import Refusal
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
+from kraft.model.produce import (
+    ACKS_NONE,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kraft.server.access.asker import Asker
+from kraft.server.access.guard import ASKED_AT_ONCE, Proceed
+from kraft.server.loop.turns import Turns
+
+_TOPIC: Final = ResourceType.TOPIC
+
+_ATTRIBUTES_AT: Final = 22
+_IS_TRANSACTIONAL: Final = 0x10
+"""Place of the lower byte of a batch's attributes, and its bit."""
+
+
+def is_transactional(records: Buffer) -> bool:
+    return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL)
+
+
+def transaction_refusal(asker: Asker, transactional_id: str, records: Iterable[Buffer]) -> Refusal | None:
+    """Return why none of the records may be appended: some belong to a transaction whose id the asker may not WRITE."""
+    if not any(map(is_transactional, records)):
+        return None
+    if transactional_id and asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return None
+    return asker.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+# --- produce ---------------------------------------------------------------------------------------------------------
+
+
+def produce(
+    asker: Asker, request: ProduceRequest, proceed: Callable[[ProduceRequest], Awaitable[ProduceResponse | None]]
+) -> Awaitable[ProduceResponse | None]:
+    """WRITE on each topic; for records of a transaction WRITE on its id, or nothing is appended.
+
+    What is appended is so when this returns, or in its partition's queue.
+    """
+    refusal = transaction_refusal(asker, request.transactional_id, (each.records for each in request.partitions))
+    names = {each.topic for each in request.partitions}
+    hidden = names if refusal is not None else {each for each in names if not asker.may(Operation.WRITE, _TOPIC, each)}
+    if not hidden:
+        return proceed(request)
+    allowed = [each for each in request.partitions if each.topic not in hidden]
+    begun = proceed(replace(request, partitions=allowed)) if allowed else None
+
+    def refused(topic: str) -> Refusal:
+        return refusal or asker.refusal(Operation.WRITE, _TOPIC, topic)
+
+    return _produced(request, begun, {each: refused(each) for each in hidden})
+
+
+async def _produced(
+    request: ProduceRequest, begun: Awaitable[ProduceResponse | None] | None, refused: dict[str, Refusal]
+) -> ProduceResponse | None:
+    answer = None if begun is None else await begun
+    if request.acks == ACKS_NONE:
+        # There is no response that could say it.
+        raise next(iter(refused.values()))
+    found = iter(() if answer is None else answer.partitions)
+    turns, results = Turns(ASKED_AT_ONCE), list[ProducePartitionResult]()
+    for wanted in request.partitions:
+        refusal = refused.get(wanted.topic)
+        results.append(next(found) if refusal is None else _not_appended(wanted, refusal))
+        await turns.done()
+    return ProduceResponse(request_id=request.request_id, partitions=results)
+
+
+def _not_appended(wanted: ProducePartition | ProduceRecordsRequest, refusal: Refusal) -> ProducePartitionResult:
+    return ProducePartitionResult(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+    )
+
+
+async def produce_records(asker: Asker, request: ProduceRecordsRequest, proceed: Proceed) -> ProducePartitionResult:
+    """WRITE on the topic."""
+    if not asker.may(Operation.WRITE, _TOPIC, request.topic):
+        return _not_appended(request, asker.refusal(Operation.WRITE, _TOPIC, request.topic))
+    result: ProducePartitionResult = await proceed(request)
+    return result
+
+
+# --- fetch -----------------------------------------------------------------------------------------------------------
+
+Fetched = Awaitable[FetchResponse]
+
+
+def hidden_topics(asker: Asker, topics: Iterable[str]) -> frozenset[str]:
+    """Return those of the topics that the asker may not read."""
+    return frozenset(each for each in set(topics) if not asker.may(Operation.READ, _TOPIC, each))
+
+
+def fetch(asker: Asker, request: FetchRequest, proceed: Callable[[FetchRequest], Fetched]) -> Fetched:
+    """READ on each topic, when the fetch begins and, if it waits and the ACLs change meanwhile, when it ends."""
+    hidden = hidden_topics(asker, (each.topic for each in request.partitions))
+    if not hidden:
+        begun = proceed(request)
+        if isinstance(begun, asyncio.Future) and begun.done():
+            return begun
+        return _fetched(asker, request, hidden, begun)
+    allowed = [each for each in request.partitions if each.topic not in hidden]
+    # An error is told at once.
+    return _fetched(asker, request, hidden, proceed(replace(request, partitions=allowed, max_wait_ms=0)))
+
+
+async def _fetched(asker: Asker, request: FetchRequest, left_out: frozenset[str], begun: Fetched) -> FetchResponse:
+    response = await begun
+    hidden = left_out
+    if (now := asker.now()) is not asker:
+        hidden |= hidden_topics(now, (each.topic for each in response.partitions))
+    if not hidden:
+        return response
+    found = iter(response.partitions)
+    turns, results = Turns(ASKED_AT_ONCE), list[FetchPartitionResult]()
+    for wanted in request.partitions:
+        result = None if wanted.topic in left_out else next(found)
+        results.append(_not_read(wanted, asker) if result is None or wanted.topic in hidden else result)
+        await turns.done()
+    return FetchResponse(request_id=request.request_id, partitions=results)
+
+
+def _not_read(wanted: FetchPartition, asker: Asker) -> FetchPartitionResult:
+    refusal = asker.refusal(Operation.READ, _TOPIC, wanted.topic)
+    return FetchPartitionResult(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+    )
+
+
+async def fetch_records(asker: Asker, request: FetchRecordsRequest, proceed: Proceed) -> FetchRecordsResponse:
+    """READ on the topic, likewise."""
+    if asker.may(Operation.READ, _TOPIC, request.topic):
+        response: FetchRecordsResponse = await proceed(request)
+        if asker.now().may(Operation.READ, _TOPIC, request.topic):
+            return response
+    refusal = asker.refusal(Operation.READ, _TOPIC, request.topic)
+    return FetchRecordsResponse(error_code=refusal.error_code, error_message=refusal.message)
