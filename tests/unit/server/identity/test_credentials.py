@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -144,25 +146,37 @@ def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
     """Return gRPC's error for such a call; None if it succeeds."""
 
     async def run() -> str | None:
-        gatekeeper = server.gatekeeper(CONTROLLER)
-        listener = grpc.aio.server(interceptors=[gatekeeper])
-        gatekeeper.add_to(listener)
-        listener.add_generic_rpc_handlers((_Echo(),))
-        secured = server.server_credentials(CONTROLLER)
-        bind = listener.add_insecure_port if secured is None else lambda at: listener.add_secure_port(at, secured)
-        port = bind(f"{HOST}:0")
-        await listener.start()
-        try:
-            dialed: Any = client.dial_controller(f"{HOST}:{port}", [])
-            async with dialed as channel:
-                assert await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x"
-                return None
-        except grpc.aio.AioRpcError as error:
-            return error.details()
-        finally:
-            await listener.stop(None)
+        async with listening(server) as address:
+            return await error_at(address, client)
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def listening(server: NodeCredentials) -> AsyncIterator[str]:
+    """The address of the server's CONTROLLER listener."""
+    gatekeeper = server.gatekeeper(CONTROLLER)
+    listener = grpc.aio.server(interceptors=[gatekeeper])
+    gatekeeper.add_to(listener)
+    listener.add_generic_rpc_handlers((_Echo(),))
+    secured = server.server_credentials(CONTROLLER)
+    bind = listener.add_insecure_port if secured is None else lambda at: listener.add_secure_port(at, secured)
+    port = bind(f"{HOST}:0")
+    await listener.start()
+    try:
+        yield f"{HOST}:{port}"
+    finally:
+        await listener.stop(None)
+
+
+async def error_at(address: str, client: NodeCredentials) -> str | None:
+    try:
+        dialed: Any = client.dial_controller(address, [])
+        async with dialed as channel:
+            assert await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x"
+            return None
+    except grpc.aio.AioRpcError as error:
+        return error.details() or "refused"
 
 
 def test_a_certificate_that_no_other_node_would_accept_is_refused_at_the_start(
@@ -284,6 +298,26 @@ def test_certificates_of_controllers_are_renewed_at_both_ends_without_a_restart(
     with capture_logs() as lines:
         renewed()
     assert [line["event"] for line in lines] == ["certificates not renewed"]
+
+
+def test_an_open_listener_shows_and_trusts_renewed_certificates(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    own, trusted = authority.certify("open"), tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.certificate.read_bytes())
+    server = made(tmp_path / "server", Stores(own.keystore, trusted))
+    old, new = made(tmp_path / "old", authority.certify("old")), made(tmp_path / "new", other.certify("new"))
+    renewed = other.certify("renewed").keystore
+
+    async def scene() -> None:
+        async with listening(server) as address:
+            assert [await error_at(address, old) is None, await error_at(address, new) is None] == [True, False]
+            os.replace(renewed, own.keystore)
+            await asyncio.to_thread(trusted.write_bytes, other.certificate.read_bytes())
+            assert server._tls is not None
+            await server._tls._files.check()
+            assert [await error_at(address, old) is None, await error_at(address, new) is None] == [False, True]
+
+    asyncio.run(scene())
 
 
 def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:
