@@ -37,6 +37,9 @@ def main(
     nodes: Annotated[
         int, typer.Option(min=3, max=9, help="Number of nodes; the first three are controllers, too.")
     ] = 3,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Clients log in (SCRAM-SHA-512) inside TLS, and nodes speak TLS, too.")
+    ] = False,
     output: Annotated[Output, typer.Option(help="Output format: table for people, json for programs.")] = Output.TABLE,
     directory: Annotated[
         Path | None,
@@ -56,6 +59,7 @@ def main(
         faults=_fault_names(faults),
         duration_max_s=duration,
         nodes=nodes,
+        secure=secure,
     )
     place = _place(directory)
     print(f"seed {plan.seed}, history in {place}", file=sys.stderr)

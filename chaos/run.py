@@ -25,6 +25,8 @@ from kraft.testing import Cluster, NodeFailed
 
 FAULTS: Final = processes.NAMES + links.NAMES
 HISTORY_FILE: Final = "history.jsonl"
+PLAINTEXT: Final = "PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
 
 _PROGRESS_POLL_S: Final = 0.05
 
@@ -42,6 +44,9 @@ class RunPlan:
     """No new fault begins after it."""
 
     nodes: int = 3
+    secure: bool = False
+    """Whether clients log in inside TLS, and nodes speak TLS to each other."""
+
     workload: AppendPlan = field(default_factory=AppendPlan)
     warm_up_s: float = 1.0
     hold_s: tuple[float, float] = (1.0, 6.0)
@@ -108,7 +113,8 @@ class _Execution:
         with Recorder(self._directory / HISTORY_FILE) as notes:
             try:
                 with self._surroundings() as (cluster, server, bootstrap_servers):
-                    workload = AppendWorkload(bootstrap_servers, self._plan.workload, notes, self._plan.seed)
+                    clients = dict(cluster.client_settings)
+                    workload = AppendWorkload(bootstrap_servers, self._plan.workload, notes, self._plan.seed, clients)
                     self._break_things(cluster, server, workload, notes)
                     self._tell("waiting for the last acknowledgements")
                     workload.stop()
@@ -125,17 +131,19 @@ class _Execution:
         program = self._toxiproxy() if set(self._plan.faults) & set(links.NAMES) else None
         with ExitStack() as stack:
             if program is None:
-                cluster = stack.enter_context(Cluster(self._plan.nodes, self._directory / "cluster"))
+                cluster = stack.enter_context(self._cluster({}))
                 yield cluster, None, cluster.bootstrap_servers
                 return
             count = self._plan.nodes
             api_port, *proxy_ports = stack.enter_context(ReservedPorts(2 * count + 1))
             ports, kafka_ports = proxy_ports[:count], proxy_ports[count:]
+            kafka = SASL_SSL if self._plan.secure else PLAINTEXT
+            # Certificates name the host, which nodes and proxies share.
             advertised = {
-                node_id: {"advertised.listeners": f"GRPC://{HOST}:{port},PLAINTEXT://{HOST}:{kafka_port}"}
+                node_id: {"advertised.listeners": f"GRPC://{HOST}:{port},{kafka}://{HOST}:{kafka_port}"}
                 for node_id, (port, kafka_port) in enumerate(zip(ports, kafka_ports, strict=True), 1)
             }
-            cluster = Cluster(count, self._directory / "cluster", node_overrides=advertised)
+            cluster = self._cluster(advertised)
             listeners = zip(cluster.nodes, cluster.kafka_bootstrap_servers.split(","), strict=True)
             proxies = [
                 Link(name=name, listen_port=port, upstream=upstream)
@@ -147,6 +155,10 @@ class _Execution:
             server = stack.enter_context(Server(program, api_port, proxies))
             stack.enter_context(cluster)
             yield cluster, server, ",".join(f"{HOST}:{port}" for port in ports)
+
+    def _cluster(self, node_overrides: Mapping[int, Mapping[str, str]]) -> Cluster:
+        plan = self._plan
+        return Cluster(plan.nodes, self._directory / "cluster", node_overrides=node_overrides, secure=plan.secure)
 
     def _toxiproxy(self) -> Path | None:
         try:

@@ -40,7 +40,7 @@ class Targets:
         deadline = time.monotonic() + _ANSWER_DEADLINE_S
         while time.monotonic() < deadline:
             try:
-                with Admin(self._running_addresses()) as admin:
+                with Admin(self._running_addresses(), **self._cluster.client_settings) as admin:
                     leader_id = admin.describe_quorum(timeout_ms=_ATTEMPT_MS).leader_id
                 if leader_id >= 0 and self._cluster.node(leader_id).is_running:
                     return self._cluster.node(leader_id)
@@ -61,7 +61,7 @@ class Targets:
         running = set(self._running_ids())
         while time.monotonic() < deadline:
             try:
-                with Admin(self._running_addresses()) as admin:
+                with Admin(self._running_addresses(), **self._cluster.client_settings) as admin:
                     described = admin.describe_topics([self._topic], timeout_ms=_ATTEMPT_MS)
                 partitions = [each for each in described[0].metadata.partitions if each.leader_id in running]
                 if partitions:

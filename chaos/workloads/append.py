@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -74,7 +74,16 @@ class AppendPlan:
 class AppendWorkload:
     """Started once, stopped once, then drained once."""
 
-    def __init__(self, bootstrap_servers: str, plan: AppendPlan, recorder: Recorder, seed: int) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        plan: AppendPlan,
+        recorder: Recorder,
+        seed: int,
+        clients: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`clients` are settings of all clients, as those of a login."""
+        self._clients = dict(clients or {})
         self._bootstrap_servers = bootstrap_servers
         self._plan = plan
         self._recorder = recorder
@@ -96,7 +105,7 @@ class AppendWorkload:
         """Create the topic and start all threads. Raises what keeps the topic from being created."""
         self._create_topic()
         for number in range(1, self._plan.producers + 1):
-            producer = Producer(self._bootstrap_servers, **_PRODUCER_SETTINGS)
+            producer = Producer(self._bootstrap_servers, **_PRODUCER_SETTINGS, **self._clients)
             self._producers.append(producer)
             for partition in self.partitions:
                 name = f"producer-{number}/{partition.partition}"
@@ -123,7 +132,7 @@ class AppendWorkload:
     def _create_topic(self) -> None:
         plan = self._plan
         configs = {"min.insync.replicas": str(plan.min_insync_replicas)}
-        with Admin(self._bootstrap_servers) as admin:
+        with Admin(self._bootstrap_servers, **self._clients) as admin:
             try:
                 admin.create_topic(plan.topic, plan.partitions, plan.replication_factor, configs)
             except Refusal as refusal:
@@ -191,12 +200,15 @@ class AppendWorkload:
         life = count(1)
         while not self._stopping.is_set():
             process = f"{name}#{next(life)}"
-            with Consumer(self._bootstrap_servers, **_CONSUMER_SETTINGS) as consumer:
+            with self._consumer() as consumer:
                 self._assign(process, consumer, positions)
                 while not self._stopping.is_set():
                     if not self._poll(process, consumer, positions):
                         self._stopping.wait(_PAUSE_AFTER_ERROR_S)
                         break
+
+    def _consumer(self) -> Consumer:
+        return Consumer(self._bootstrap_servers, **_CONSUMER_SETTINGS, **self._clients)
 
     def _assign(self, process: str, consumer: Consumer, positions: dict[TopicPartition, int]) -> None:
         assign = Assign(keys=tuple(str(partition) for partition in positions))
@@ -235,7 +247,7 @@ class AppendWorkload:
         life = count(1)
         while _is_behind(positions, ends) and time.monotonic() < deadline:
             process = f"drain#{next(life)}"
-            with Consumer(self._bootstrap_servers, **_CONSUMER_SETTINGS) as consumer:
+            with self._consumer() as consumer:
                 self._assign(process, consumer, positions)
                 while _is_behind(positions, ends) and time.monotonic() < deadline:
                     if not self._poll(process, consumer, positions):
@@ -245,7 +257,7 @@ class AppendWorkload:
 
     def _known_ends(self, deadline: float) -> dict[str, int]:
         """Behind the last acknowledged offset, or what the brokers say, whichever is further."""
-        with Consumer(self._bootstrap_servers, **_CONSUMER_SETTINGS) as consumer:
+        with self._consumer() as consumer:
             said = call_until_answered(lambda: consumer.end_offsets(self.partitions, timeout_ms=5_000), deadline)
         with self._guard:
             return {str(each): max(said[each], self._ends.get(str(each), 0)) for each in self.partitions}

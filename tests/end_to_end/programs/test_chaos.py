@@ -27,19 +27,21 @@ def _toxiproxy() -> None:
 
 
 def test_nothing_acknowledged_is_lost_when_things_break(tmp_path: Path) -> None:
-    check_clean(tmp_path, FAULTS, seed=20)
+    """With a login inside TLS: what breaks has to be opened, shaken hands on and logged in again."""
+    check_clean(tmp_path, FAULTS, seed=20, secure=True)
 
 
 def test_nothing_acknowledged_is_lost_whatever_is_done_to_the_links(tmp_path: Path) -> None:
     check_clean(tmp_path, links.NAMES, seed=21)
 
 
-def check_clean(directory: Path, faults: tuple[str, ...], seed: int) -> None:
+def check_clean(directory: Path, faults: tuple[str, ...], seed: int, *, secure: bool = False) -> None:
     """Each fault happens once, and no acknowledged record is lost or duplicated."""
     plan = RunPlan(
         seed=seed,
         cycles=len(faults),
         faults=faults,
+        secure=secure,
         workload=AppendPlan(partitions=3, producers=1),
         warm_up_s=0.2,
         hold_s=(1.0, 2.5),
