@@ -200,7 +200,7 @@ def decommission(
 
     The broker can then be stopped for good. If the command is interrupted, run it again to continue.
     """
-    from kraft.cli.decommission import current_plan, empty
+    from kraft.cli.decommission import current_plan, empty, interruption
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if dry_run:
@@ -224,7 +224,7 @@ def decommission(
                 ]
                 print_columns(("Partition", "Replicas", "Target"), rows)
             return
-        shown = -1
+        shown: int | None = None
 
         def report(left: int) -> None:
             nonlocal shown
@@ -232,7 +232,11 @@ def decommission(
                 shown = left
                 say(f"Broker {broker_id}: {counted(left, 'replica')} left to move.")
 
-        moved = empty(admin, broker_id, wait_ms / 1_000, report)
+        try:
+            moved = empty(admin, broker_id, wait_ms / 1_000, report)
+        except KeyboardInterrupt:
+            say(interruption(broker_id, shown))
+            raise
         if output is Output.JSON:
             print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
         else:

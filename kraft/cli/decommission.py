@@ -135,6 +135,16 @@ def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int
         time.sleep(POLL_S)
 
 
+def interruption(broker_id: int, left: int | None) -> str:
+    """Return what was done and what not when the command is interrupted; `left` are the replicas that were left."""
+    if left is None:
+        return f"Interrupted: nothing was moved off broker {broker_id}"
+    return (
+        f"Interrupted: broker {broker_id} has {counted(left, 'replica')} left: do not stop it yet. Moves that have"
+        " begun continue, others do not begin: run the command again to go on, or see kraft topics reassign --list"
+    )
+
+
 def _start(admin: Admin, moves: Sequence[ReplicaMovePlan]) -> None:
     refusals = admin.alter_partition_reassignments({move.partition: move.target for move in moves})
     for partition, refusal in refusals.items():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kraft.cli import foreground
 from kraft.cli.one_line import one_line_errors
 from kraft.cli.printing import fail, say
+
+if TYPE_CHECKING:
+    from kraft.local.local_nodes import LocalNode
 
 app = typer.Typer(help="Start and stop nodes.", no_args_is_help=True)
 
@@ -66,7 +70,7 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
     with one_line_errors():
         node_config = load(config)
         to = (log_file or background_start.default_log_file(node_config)).absolute()
-        started = background_start.start(node_config, to, timeout_ms / 1_000)
+        started = background_start.start(node_config, to, timeout_ms / 1_000, say=say)
     state = (
         "is in service"
         if started.waits_for is None
@@ -131,9 +135,21 @@ def stop(
         for node in chosen:
             say(f"{node}, with {', '.join(map(str, node.log_dirs))}")
         fail("nothing was stopped: name what to stop with -c FILE, --cluster-id ID or --all")
-    outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
+    outcome = local_nodes.stop(chosen, timeout_ms / 1_000, _say_waiting)
     for node in outcome.stopped:
         print(f"Stopped {node}.")
     if outcome.still_running:
-        named = ", ".join(map(str, outcome.still_running))
-        fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see its log, or kill it with 'kill -9 PID'")
+        named = "; ".join(f"{node}: {_how_to_end(node)}" for node in outcome.still_running)
+        fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}")
+
+
+def _say_waiting(nodes: Sequence[LocalNode]) -> None:
+    for node in nodes:
+        what = _how_to_end(node) if node.is_suspended else "it moves its leaderships away and closes its logs"
+        say(f"Waiting for {node}: {what}")
+
+
+def _how_to_end(node: LocalNode) -> str:
+    if node.is_suspended:
+        return f"it is suspended (SIGSTOP): resume it with 'kill -CONT {node.pid}', and it stops"
+    return f"see its log, or kill it with 'kill -9 {node.pid}'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,16 +19,20 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import print_columns, print_json
+from kraft.cli.printing import fail, print_columns, print_json, say
 from kraft.metadata.user_decisions import NUMBERS
 from kraft.sasl.scram import ScramMechanism
 
 if TYPE_CHECKING:
-    from kraft.wire.schema.describe_user_scram_credentials import CredentialInfo
+    from kraft.client import Admin
+    from kraft.wire.schema.describe_user_scram_credentials import CredentialInfo, DescribeUserScramCredentialsResult
 
 app = typer.Typer(help="List users, set their passwords, and delete users.", no_args_is_help=True)
 
 STANDARD_INPUT: Final = "-"
+
+_OF_OTHERS: Final = 0o077
+"""The permissions of others in a file's mode."""
 
 UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
 MechanismOption = Annotated[
@@ -99,12 +105,26 @@ def delete(
 ) -> None:
     """Delete a user, or its password for one mechanism."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        (described,) = admin.describe_users([user])
+        described = _existing(admin, user)
         has = [NUMBERS[info.mechanism] for info in described.credential_infos]
+        if mechanism is not None and mechanism not in has:
+            fail(f"user {user!r} has no password for {mechanism.value}: see kraft users list")
         for each in has if mechanism is None else [mechanism]:
             admin.delete_password(user, each.value)
     what = f"User {user!r}" if mechanism is None else f"The {mechanism.value} password of user {user!r}"
     print(f"{what} is deleted")
+
+
+def _existing(admin: Admin, user: str) -> DescribeUserScramCredentialsResult:
+    from kraft.client import ErrorCode, Refusal
+
+    try:
+        (described,) = admin.describe_users([user])
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.RESOURCE_NOT_FOUND:
+            raise
+        fail(f"there is no user {user!r}: see kraft users list")
+    return described
 
 
 def _password(user: str, file: str | None) -> str:
@@ -118,18 +138,27 @@ def _password(user: str, file: str | None) -> str:
             return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True))
         else:
             raise typer.BadParameter("there is no terminal to ask at: give one", param_hint="--password-file")
-    except UnicodeDecodeError as error:
-        raise _unreadable(error, "--password-file") from None
+    except UnicodeDecodeError:
+        raise _not_text("standard input", "--password-file") from None
     return _without_end_of_line(text, "--password-file")
 
 
 def password_in(file: Path, option: str) -> str:
-    """Return the first line of a file. Raises BadParameter if it is empty, or the file cannot be read."""
+    """Return the first line of a file. Raises BadParameter if it is empty, or the file cannot be read.
+
+    Says so if others can read it.
+    """
     try:
         with file.open(encoding="utf-8") as opened:
-            return _without_end_of_line(opened.readline(), option)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(error, option) from None
+            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
+            text = opened.readline()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint=option) from None
+    except UnicodeDecodeError:
+        raise _not_text(str(file), option) from None
+    if mode & _OF_OTHERS and file.is_file():
+        say(f"kraft: {file} can be read by others (mode {mode:04o}): chmod 600 {file}")
+    return _without_end_of_line(text, option)
 
 
 def _without_end_of_line(text: str, option: str) -> str:
@@ -139,10 +168,9 @@ def _without_end_of_line(text: str, option: str) -> str:
     return password
 
 
-def _unreadable(error: Exception, option: str) -> typer.BadParameter:
+def _not_text(source: str, option: str) -> typer.BadParameter:
     # The text of a UnicodeDecodeError has the bytes, which may be a password.
-    reason = error if isinstance(error, OSError) else "it is not UTF-8 text"
-    return typer.BadParameter(f"cannot be read: {reason}", param_hint=option)
+    return typer.BadParameter(f"{source} is not UTF-8 text", param_hint=option)
 
 
 def _mechanisms(chosen: ScramMechanism | None) -> list[ScramMechanism]:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from kraft.local import local_nodes
 from kraft.local.launching import KRAFT, environment
+from kraft.local.local_nodes import TOLD_AFTER_S
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Corruption, Refusal
@@ -68,11 +69,19 @@ def default_log_file(config: NodeConfig) -> Path:
     return config.log_dir.with_name(f"{config.log_dir.name}.log")
 
 
-def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequence[str] = KRAFT) -> Started:
+def start(
+    config: NodeConfig,
+    log_file: Path,
+    deadline_s: float,
+    command: Sequence[str] = KRAFT,
+    *,
+    say: Callable[[str], object] = lambda _: None,
+) -> Started:
     """Start the node; return when it is in service, or when too few other controllers run for that.
 
     Raises NotStarted with the node's own error if it ended, and if it is not in service at the deadline; it then keeps
-    running. If this call is interrupted, the node is stopped. Raises InUse, and writes nothing, if the node runs.
+    running. If this call is interrupted, the node is stopped. Raises InUse, and writes nothing, if the node runs. While
+    it takes long, `say` gets lines for people about what is waited for.
     """
     _check_not_running(config)
     try:
@@ -92,7 +101,7 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
     warning = partial(_last_warning, log_file, begin)
     started_s = time.monotonic()
     try:
-        waits_for = asyncio.run(_Start(config, process, started_s + deadline_s, warning).wait())
+        waits_for = asyncio.run(_Start(config, process, started_s + deadline_s, warning).wait(say))
     except _Ended:
         raise NotStarted(_last_error(log_file, begin, process)) from None
     except _TooLate as late:
@@ -148,10 +157,14 @@ class _Start:
 
         self._connections = PeerConnections(dial_as_node(config))
 
-    async def wait(self) -> str | None:
+    async def wait(self, say: Callable[[str], object]) -> str | None:
         """Wait until the node is in service, and return None, or what it needs of others."""
+        told, tell_at = "", time.monotonic() + TOLD_AFTER_S
         try:
             while (missing := await self._missing()) is not None:
+                if missing != told and time.monotonic() >= tell_at:
+                    told, tell_at = missing, time.monotonic() + TOLD_AFTER_S
+                    say(f"Waiting for node {self._config.node_id}: {missing}")
                 if self._process.poll() is not None:
                     raise _Ended
                 if (others := self._too_few_others()) is not None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import psutil
 from msgspec import Struct
@@ -19,6 +20,10 @@ _START = ["server", "start"]
 _FORKED = "kraft.local.fork_server"
 """A node that was forked has the command line and the environment of its fork server."""
 _POLL_S = 0.05
+
+TOLD_AFTER_S: Final = 2.0
+"""Time after which whoever waits is told what for."""
+
 _LOCK_FILES = (LOCK_FILE, SUPERVISOR_LOCK_FILE)
 
 
@@ -36,6 +41,14 @@ class LocalNode(Struct, frozen=True, kw_only=True):
 
     is_supervised: bool = False
     """True for a process that a supervisor started from the same file, and would start again."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return whether somebody has stopped the process with SIGSTOP or Ctrl-Z, so that it does nothing."""
+        try:
+            return bool(self.process.status() == psutil.STATUS_STOPPED)
+        except psutil.NoSuchProcess:
+            return False
 
     @property
     def pid(self) -> int:
@@ -65,16 +78,27 @@ def find(processes: Callable[[], Iterable[psutil.Process]] = psutil.process_iter
     return sorted(found, key=lambda node: (node.cluster_id, node.node_id))
 
 
-def stop(nodes: Sequence[LocalNode], deadline_s: float) -> StopResult:
-    """Send SIGTERM to all nodes, and wait until they end or the deadline."""
+def stop(
+    nodes: Sequence[LocalNode], deadline_s: float, waiting: Callable[[Sequence[LocalNode]], object] = lambda _: None
+) -> StopResult:
+    """Send SIGTERM to all nodes, and wait until they end or the deadline.
+
+    `waiting` is called once, with those that have not ended after TOLD_AFTER_S.
+    """
     for node in nodes:
         try:
             node.process.terminate()
         except psutil.NoSuchProcess:
             # It has already ended.
             continue
-    deadline, still_running = time.monotonic() + deadline_s, list(nodes)
-    while (still_running := [node for node in still_running if _runs(node.process)]) and time.monotonic() < deadline:
+    began, still_running, is_told = time.monotonic(), list(nodes), False
+    while still_running := [node for node in still_running if _runs(node.process)]:
+        waited_s = time.monotonic() - began
+        if waited_s >= deadline_s:
+            break
+        if waited_s >= TOLD_AFTER_S and not is_told:
+            is_told = True
+            waiting(still_running)
         time.sleep(_POLL_S)
     return StopResult(stopped=[node for node in nodes if node not in still_running], still_running=still_running)
 

@@ -127,6 +127,9 @@ def _of_brokers(facts: ClusterFacts) -> Iterator[Finding]:
         elif broker.in_controlled_shutdown:
             yield _broker(broker, "is shutting down", "")
         elif isinstance(outcome := facts.directories.get(broker.broker_id), KraftError):
+            if _is_misfit(outcome):
+                yield _broker(broker, f"runs, and refuses this command: {outcome}", "")
+                continue
             remedy = "start it if it does not run; otherwise see its log: it may hang, or be out of reach from here"
             state = "was in service, and" if facts.in_service is None else "is in service, but"
             yield _broker(broker, f"{state} did not answer here: {_why_silent(outcome)}", remedy)
@@ -141,8 +144,18 @@ def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
     if outcome is None:
         what = "is not in service, although it answers here: the controller receives no heartbeats of it"
         return _broker(broker, what, "see its log: controllers may refuse it, or be out of its reach")
+    if _is_misfit(outcome):
+        what = f"is not in service, although it runs; it refuses this command: {outcome}"
+        return _broker(broker, what, "see its log: it may not know the users and passwords of now")
     what = f"is not in service, and did not answer here: {_why_silent(outcome)}"
     return _broker(broker, what, f"start it, or see its log if it runs; {gone}")
+
+
+def _is_misfit(error: KraftError) -> bool:
+    """Return whether the broker, or this command, refuses the other."""
+    from kraft.client.model.errors import AuthenticationFailed
+
+    return isinstance(error, AuthenticationFailed)
 
 
 def _why_silent(error: KraftError) -> str:

@@ -69,13 +69,29 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
     if output is Output.TABLE:
         print(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback")
-    outcome = admin.alter_partition_reassignments(wanted)
+    outcome = _started(admin, wanted, assignment_file)
     started = [each for each in wanted if outcome[each] is None]
     if output is Output.JSON:
         print_json({"rollback": as_assignment(current), "started": _names(started)})
     elif started:
         print(f"Successfully started partition reassignment{_s(started)} for {_joined(started)}")
     _check_all("reassigning", outcome)
+
+
+def _started(admin: Admin, wanted: Assignment, assignment_file: Path) -> dict[TopicPartition, Refusal | None]:
+    """Start the moves. An error without an answer says how to find out whether they were started."""
+    from kraft.client import Unreachable
+    from kraft.client.cluster.any_broker import is_transient
+
+    try:
+        return admin.alter_partition_reassignments(wanted)
+    except (Refusal, Unreachable) as error:
+        if isinstance(error, Unreachable) or is_transient(error.error_code):
+            error.add_note(
+                "It is unknown whether the moves were started: look with kraft topics reassign "
+                f"{ASSIGNMENT_FILE} {assignment_file} --verify"
+            )
+        raise
 
 
 def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:

@@ -23,13 +23,6 @@ _OF_LOGINS: Final = frozenset(
     {ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}
 )
 
-_SET_TLS: Final = (
-    "it has TLS: set security.protocol to SSL, or to SASL_SSL if it requires a login, and ssl.truststore.location"
-)
-_SET_NO_TLS: Final = (
-    "it has no TLS: set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT if it requires a login, or use the "
-    "address of a listener with TLS"
-)
 _OTHER_PROTOCOL: Final = (
     "it does not speak Kraft's gRPC client protocol: use the address of a GRPC listener (default port 9094), with its "
     "security.protocol"
@@ -57,7 +50,7 @@ class Misfits:
         if isinstance(error, Refusal):
             return self._of_login(address, error) if error.error_code in _OF_LOGINS else error
         if isinstance(error, HandshakeFailed):
-            return self._misfit(address, _remedied(error.reason))
+            return self._misfit(address, _remedied(error.reason, self._security))
         if not isinstance(error, NotGrpc):
             return error
         seen = await self._look(address)
@@ -103,13 +96,23 @@ def objection(seen: Looked, security: ClientSecurity) -> str | None:
     if seen.speaks_grpc is False:
         return _OTHER_PROTOCOL
     if seen.has_tls and security.tls is None:
-        return _SET_TLS
+        return f"it has TLS: set security.protocol to {_protocol(security, 'SSL')}, and ssl.truststore.location"
     if not seen.has_tls and security.tls is not None:
-        return _SET_NO_TLS
+        return _without_tls(security)
     if seen.asks_for_certificate and security.tls is not None and security.tls.key_store is None:
         return _SET_KEY
     return None
 
 
-def _remedied(reason: str) -> str:
-    return {NO_TLS: _SET_NO_TLS, HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL}.get(reason, reason)
+def _without_tls(security: ClientSecurity) -> str:
+    protocol = _protocol(security, "PLAINTEXT")
+    return f"it has no TLS: set security.protocol to {protocol}, or use the address of a listener with TLS"
+
+
+def _protocol(security: ClientSecurity, name: str) -> str:
+    return f"{name}, or to SASL_{name} if it requires a login" if security.sasl is None else f"SASL_{name}"
+
+
+def _remedied(reason: str, security: ClientSecurity) -> str:
+    words = {NO_TLS: _without_tls(security), HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL}
+    return words.get(reason, reason)

@@ -16,6 +16,7 @@ from kraft.model.liveness import LivenessRequest
 from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.rpc.cluster_calls import HEARTBEAT, LIVENESS_STREAM, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
+from kraft.server.broker.heartbeat_log import HeartbeatLog
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop.periods import loop_time_s, period_end
@@ -84,6 +85,7 @@ class BrokerLifecycle:
         self._session_timeout_s = session_timeout_s
         self.registration = OwnRegistration(broker_id=identity.broker_id)
         self.is_fenced = True
+        self._heartbeat_log = HeartbeatLog()
         self._controller_lost_at_s: float | None = None
         """When the last liveness stream to an active controller ended; None before the first, and while one is open."""
 
@@ -233,13 +235,14 @@ class BrokerLifecycle:
         try:
             result = await self._controllers.call(HEARTBEAT, request, deadline_s)
         except NoController as error:
-            log.warning("heartbeat failed", reason=str(error))
+            self._heartbeat_log.failed("heartbeat failed", str(error))
             return None
         if result.error_code in _ENDED_REGISTRATION:
             raise BrokerRefused(f"{result.error_message}: {_ENDED_REGISTRATION[result.error_code]}")
         if result.error_code is not ErrorCode.NONE:
-            log.warning("heartbeat refused", reason=f"{result.error_code.name}: {result.error_message}")
+            self._heartbeat_log.failed("heartbeat refused", f"{result.error_code.name}: {result.error_message}")
             return None
+        self._heartbeat_log.answered()
         if result.is_fenced != self.is_fenced:
             self.is_fenced = result.is_fenced
             if not self.is_fenced:

@@ -61,7 +61,7 @@ def check_passwords(config: NodeConfig) -> None:
 
 
 def exposure_warnings(config: NodeConfig) -> list[ConfigWarning]:
-    return [ConfigWarning("listeners", reason) for reason in _warnings(config)]
+    return [ConfigWarning("listeners", reason) for reason in (*_warnings(config), *_ways_around(config))]
 
 
 def _warnings(config: NodeConfig) -> list[str]:
@@ -88,6 +88,26 @@ def _warnings(config: NodeConfig) -> list[str]:
                 " cluster.secret.file on every node to allow them"
             )
     return found
+
+
+def _ways_around(config: NodeConfig) -> list[str]:
+    """Return a warning if one listener asks clients to log in, and they need not at another one."""
+    clients = [listener for listener in config.listeners if listener.name != CONTROLLER]
+    with_login = [listener for listener in clients if config.security_of(listener.name).sasl is not None]
+    without = [
+        listener
+        for listener in clients
+        if not config.security_of(listener.name).authenticates and not _is_allowed(config, listener)
+    ]
+    if not with_login or not without:
+        return []
+    names = ",".join(listener.name for listener in without)
+    reason = (
+        f"{_in_words(without)} open without a login, although clients have to log in at"
+        f" {' and '.join(map(str, with_login))}: map {names} to the same security protocol in"
+        f" listener.security.protocol.map, or, if that is meant, set allow.unauthenticated.listeners={names}"
+    )
+    return [reason]
 
 
 def _exposed(config: NodeConfig) -> list[tuple[Listener, ListenerSecurity]]:

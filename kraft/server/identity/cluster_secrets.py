@@ -75,8 +75,8 @@ class WatchedSecrets:
 
 def read_secrets(path: Path) -> ClusterSecrets:
     """Read secrets, one per line: the first is sent, all are accepted. Raises CredentialsError."""
-    lines = [line.strip() for line in read_private(path, "cluster.secret.file", forbidden=0o077).splitlines()]
-    found = [line for line in lines if line]
+    content = read_private(path, "cluster.secret.file", forbidden=0o077, how_to_create=_HOW_TO_CREATE_A_SECRET)
+    found = [line for each in content.splitlines() if (line := each.strip())]
     if not found:
         raise CredentialsError(f"cluster.secret.file: {path} is empty: {_HOW_TO_CREATE_A_SECRET}")
     if len(found) > SECRETS_MAX:

@@ -31,6 +31,8 @@ class Machine:
         self.cluster_id = random_cluster_id()
         self.directory = directory
         self.grpc, self.controller = ports[:3], ports[3:]
+        self.waits: list[str] = []
+        """What each start said while it took long."""
         self.configs = [self._write(node_id) for node_id in (1, 2, 3)]
 
     def _write(self, node_id: int) -> Path:
@@ -52,6 +54,7 @@ class Machine:
         done = run("server", "start", "-c", config, "--daemon")
         assert done.returncode == 0, done.stderr
         said, where = done.stdout.splitlines()
+        self.waits.append(done.stderr)
         return said, int(where.split()[1].rstrip(","))
 
     def log(self, node_id: int) -> list[str]:
@@ -77,6 +80,7 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
         f"Node 2 {waits} 2 are running: start controller 3.",
         "Node 3 is in service.",
     ]
+    assert machine.waits[0].startswith("Waiting for node 1: ")
     for number, (_, pid) in enumerate(started, 1):
         assert (machine.directory / "data" / f"node-{number}" / ".lock").read_text() == f"{pid}\n"
     with Admin(machine.bootstrap_servers) as admin:  # "in service" is said of node 3 alone

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from kraft.cli.decommission import CannotDecommission, ReplicaMovePlan, plan
+from kraft.cli.decommission import CannotDecommission, ReplicaMovePlan, interruption, plan
 from kraft.model.brokers import BrokerDescription
 from kraft.model.ids import TopicPartition
+from tests.unit.cli.shell import Shell
 
 
 def broker(broker_id: int, *, replicas: int = 0, rack: str = "", fenced: bool = False) -> BrokerDescription:
@@ -68,3 +71,19 @@ def test_a_successor_is_never_on_a_machine_that_has_another_replica() -> None:
     assert targets(plan(orders((2, 1), (1, 2)), [*one, *two], 2)) == {0: (1002, 1), 1: (1, 1002)}
     with pytest.raises(CannotDecommission, match=r"the 3 other brokers in service on 1 machine \(machine:1\) are too"):
         plan(orders((2, 1)), [*one, two[0]], 2)
+
+
+def test_an_interruption_says_what_was_done_and_how_to_go_on(kraft: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interruption(3, None) == "Interrupted: nothing was moved off broker 3"
+
+    def interrupted(_: object, broker_id: int, deadline_s: float, report: Callable[[int], None]) -> int:
+        report(12)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kraft.cli.decommission.empty", interrupted)
+    assert kraft.run("brokers", "decommission", "3", "--bootstrap-server", "broker-1:9094") == 130
+    assert kraft.err == (
+        "Broker 3: 12 replicas left to move.\n"
+        "Interrupted: broker 3 has 12 replicas left: do not stop it yet. Moves that have begun continue, others do not "
+        "begin: run the command again to go on, or see kraft topics reassign --list\n"
+    )

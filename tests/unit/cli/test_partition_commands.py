@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.records import PartitionChanged
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.cluster_images import epoch_of, ids
@@ -227,6 +229,36 @@ def test_moves_are_executed_verified_and_listed_in_kafkas_words(
     refused = kraft.fail("topics", "reassign", "--execute", *on_plan)
     assert "Cannot execute because there is an existing partition assignment.  Use --additional" in refused
     assert "Successfully started" in kraft.succeed("topics", "reassign", "--execute", *on_plan, "--additional")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_unknown"),
+    [
+        (NoBrokerReachable({"broker-1:9094": "no answer within the time allowed"}, 10_000), True),
+        (Refusal(ErrorCode.REQUEST_TIMED_OUT, "the quorum has not decided in time"), True),
+        (Refusal(ErrorCode.INVALID_REQUEST, "it is no request"), False),
+    ],
+)
+def test_moves_without_an_answer_may_have_begun(
+    kraft: Shell,
+    cluster: FakeCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    is_unknown: bool,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    cluster.place("orders", [1])
+    plan = moves(tmp_path, ("orders", 0, [2]))
+    monkeypatch.setattr("kraft.client.Admin.alter_partition_reassignments", fail)
+    execute = ("topics", "reassign", "--execute", "--reassignment-json-file", plan)
+    assert kraft.run(*execute, "--bootstrap-server", "broker-1:9094") == 1
+    first, *rest = kraft.err.splitlines()
+    assert str(error) in first
+    look = f"look with kraft topics reassign --reassignment-json-file {plan} --verify"
+    assert rest == ([f"kraft: It is unknown whether the moves were started: {look}"] if is_unknown else [])
 
 
 def test_moves_are_cancelled_in_kafkas_words(kraft: Shell, cluster: FakeCluster, tmp_path: Path) -> None:

@@ -77,6 +77,6 @@ def test_what_is_wrong_is_said_without_the_password(argument: str, expected: str
 def test_a_password_file_that_is_no_text_is_refused_without_its_bytes(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_bytes(b"s3cret\xff\n")
-    with pytest.raises(typer.BadParameter, match="it is not UTF-8 text") as raised:
+    with pytest.raises(typer.BadParameter, match="password is not UTF-8 text") as raised:
         first_users([f"SCRAM-SHA-512=[name=admin,password-file={file}]"])
     assert SECRET not in str(raised.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -195,12 +196,33 @@ def test_stop_ends_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with node(directory(tmp_path, 1), program=STUBBORN) as stubborn, node(directory(tmp_path, 2)) as other:
-        code, said, error = stop(monkeypatch, found(stubborn, other), "--all", "--timeout-ms", "2000")
+        code, said, error = stop(monkeypatch, found(stubborn, other), "--all", "--timeout-ms", "1000")
         assert (code, said) == (1, f"Stopped node 2 of cluster {CLUSTER} (pid {other.pid}).\n")
         assert error == (
-            f"kraft: not stopped within 2 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
-            " or kill it with 'kill -9 PID'\n"
+            f"kraft: not stopped within 1 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
+            f" or kill it with 'kill -9 {stubborn.pid}'\n"
         )
+
+
+def test_stop_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_nodes, "TOLD_AFTER_S", 0.3)
+    with (
+        node(directory(tmp_path, 1), program=STUBBORN) as stubborn,
+        node(directory(tmp_path, 2)) as suspended,
+        node(directory(tmp_path, 3)) as other,
+    ):
+        os.kill(suspended.pid, signal.SIGSTOP)
+        nodes = found(stubborn, suspended, other)
+        code, said, error = stop(monkeypatch, nodes, "--all", "--timeout-ms", "1000")
+        assert (code, said) == (1, f"Stopped node 3 of cluster {CLUSTER} (pid {other.pid}).\n")
+        resume = f"it is suspended (SIGSTOP): resume it with 'kill -CONT {suspended.pid}', and it stops"
+        first, second, last = error.splitlines()
+        assert first.startswith(f"Waiting for node 1 of cluster {CLUSTER} (pid {stubborn.pid}): ")
+        assert first.endswith("it moves its leaderships away and closes its logs")
+        assert second == f"Waiting for node 2 of cluster {CLUSTER} (pid {suspended.pid}): {resume}"
+        assert last.endswith(f"node 2 of cluster {CLUSTER} (pid {suspended.pid}): {resume}")
+        os.kill(suspended.pid, signal.SIGCONT)
+        assert suspended.wait(60) == -15
 
 
 def test_stop_without_a_node_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

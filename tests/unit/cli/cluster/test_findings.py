@@ -10,6 +10,7 @@ from kraft.cli.cluster.findings import ClusterFacts, Finding, Severity, findings
 from kraft.cli.topics.description import Shown
 from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.model.errors import AuthenticationFailed
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
@@ -166,6 +167,15 @@ def test_a_broker_without_heartbeats_is_named_with_what_it_answers_here() -> Non
     assert hanging.remedy.startswith("start it, or see its log if it runs; ")
     assert answering.what.startswith("broker 3 is not in service, although it answers here: ")
     assert answering.remedy == "see its log: controllers may refuse it, or be out of its reach"
+
+
+def test_a_broker_that_refuses_the_command_runs() -> None:
+    refusal = AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "node-2:9094 refused user 'alice'")
+    words = "it refuses this command: SASL_AUTHENTICATION_FAILED: node-2:9094 refused user 'alice'"
+    assert found(directories={2: refusal}) == [(Severity.WARNING, f"broker 2 runs, and {words.removeprefix('it ')}")]
+    (one,) = findings(facts(brokers=[broker(1), broker(2, fenced=True)], fenced={2: refusal}))
+    assert one.what == f"broker 2 is not in service, although it runs; {words}"
+    assert one.remedy == "see its log: it may not know the users and passwords of now"
 
 
 def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> None:

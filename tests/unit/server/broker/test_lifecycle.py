@@ -263,6 +263,29 @@ async def test_without_a_controller_a_broker_keeps_trying() -> None:
     await asyncio.wait([beating])
 
 
+async def test_heartbeats_that_fail_are_logged_once_and_then_rarely_and_so_is_the_recovery() -> None:
+    controllers = FakeControllers(heartbeat=NOBODY)
+    with capture_logs() as logs:
+        beating = asyncio.create_task(lifecycle(controllers).keep_alive(Metadata()))
+        await asyncio.sleep(150)
+        controllers.answers["heartbeat"] = IN_SERVICE
+        await asyncio.sleep(10)
+        controllers.answers["heartbeat"] = NOBODY
+        await asyncio.sleep(10)
+        beating.cancel()
+        await asyncio.wait([beating])
+    lines = [line for line in logs if line["event"].startswith("heartbeat")]
+    assert [line["event"] for line in lines] == ["heartbeat failed"] * 3 + ["heartbeats answered again"] + [
+        "heartbeat failed"
+    ]
+    assert all(line["reason"] == "no controller is active" for line in lines if line["event"] == "heartbeat failed")
+    omitted = [line.get("failures_not_logged", 0) for line in lines]
+    assert omitted[0] == omitted[4] == 0
+    assert omitted[1] > 5
+    assert lines[3]["failed_for_s"] == pytest.approx(150, abs=5)
+    assert lines[3]["failures"] >= omitted[1] + omitted[2] + 3
+
+
 @pytest.mark.parametrize(
     ("code", "message", "remedy"),
     [

@@ -173,7 +173,7 @@ def test_plain_without_tls_is_warned_of_where_it_is_allowed(base: NodeConfig) ->
     security = ListenerSecurity(
         protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(mechanisms=(SaslMechanism.PLAIN,))
     )
-    (warning,) = exposure_warnings(_node(base, Listener("EXTERNAL", "0.0.0.0", 7), security, ("NAME", "")))
+    warning, *_ = exposure_warnings(_node(base, Listener("EXTERNAL", "0.0.0.0", 7), security, ("NAME", "")))
     assert "EXTERNAL://0.0.0.0:7 is open to other machines, and clients send passwords" in warning.message
 
 
@@ -208,5 +208,38 @@ def test_a_file_with_plain_in_clear_text_is_refused(
     assert "SASL_PLAINTEXT://here.example:9092 is open to other machines, and PLAIN and OAUTHBEARER send" in said
     assert "listener.security.protocol.map=SASL_PLAINTEXT:SASL_SSL, or" in said
     assert "allow.unauthenticated.listeners=SASL_PLAINTEXT" in said
-    scram = load_text(COMBINED + SASL_LISTENER + "sasl.enabled.mechanisms=SCRAM-SHA-256\n")
-    assert warned_of(scram) == []
+    allowed = "sasl.enabled.mechanisms=SCRAM-SHA-256\nallow.unauthenticated.listeners=GRPC\n"
+    assert warned_of(load_text(COMBINED + SASL_LISTENER + allowed)) == []
+
+
+@pytest.mark.parametrize(
+    ("protocols", "named"),
+    [
+        (
+            "IN:SASL_PLAINTEXT,OUT:PLAINTEXT",
+            "OUT://localhost:9092 and GRPC://localhost:9094 are open without a login, although",
+        ),
+        ("IN:SASL_PLAINTEXT,OUT:SASL_PLAINTEXT", "GRPC://localhost:9094 is open without a login, although"),
+        ("IN:SASL_PLAINTEXT,OUT:SASL_PLAINTEXT,GRPC:SASL_PLAINTEXT", None),
+        ("IN:PLAINTEXT,OUT:PLAINTEXT", None),
+    ],
+)
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_way_around_a_login_is_warned_of(
+    load_text: Load, protocols: str, named: str | None, is_allowed: bool
+) -> None:
+    lines = (
+        "listeners=IN://localhost:9091,OUT://localhost:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
+        f"listener.security.protocol.map={protocols}\n"
+    )
+    if is_allowed:
+        lines += "allow.unauthenticated.listeners=OUT,GRPC\n"
+    said = [warning.message for warning in warned_of(load_text(COMBINED + lines))]
+    if named is None or is_allowed:
+        assert said == []
+        return
+    (message,) = said
+    assert message.startswith(named)
+    assert "clients have to log in at IN://localhost:9091" in message
+    names = "OUT,GRPC" if named.startswith("OUT") else "GRPC"
+    assert message.endswith(f"or, if that is meant, set allow.unauthenticated.listeners={names}")

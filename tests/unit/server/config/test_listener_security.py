@@ -383,14 +383,15 @@ def test_every_problem_of_several_listeners_is_named_once(load_text: Load) -> No
     ],
 )
 def test_what_has_no_effect_is_warned_of(load_text: Load, lines: str, key: str, expected: str) -> None:
-    (warning,) = warned_of(load_text(text("SASL_PLAINTEXT", lines)))
+    (warning,) = warned_of(load_text(text("SASL_PLAINTEXT", "allow.unauthenticated.listeners=GRPC\n" + lines)))
     assert warning.key == key
     assert expected in warning.message
     assert SECRET not in warning.message
 
 
 def test_brokers_always_authenticate_each_other(load_text: Load) -> None:
-    config = load_text(text("SASL_PLAINTEXT", "security.inter.broker.protocol=SASL_PLAINTEXT\n"))
+    lines = "security.inter.broker.protocol=SASL_PLAINTEXT\nallow.unauthenticated.listeners=GRPC\n"
+    config = load_text(text("SASL_PLAINTEXT", lines))
     assert warned_of(config) == []
 
 

@@ -67,10 +67,31 @@ def test_a_file_that_is_no_secret_is_refused(secret_file: Path, content: str, ex
 
 def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert refusal(lambda: read_secrets(tmp_path / "none")) == (
-        f"cluster.secret.file: cannot read {tmp_path}/none: No such file or directory"
+        f"cluster.secret.file: {tmp_path}/none does not exist: create one with (umask 077; openssl rand -base64 32 >"
+        " FILE) and copy it to every node"
     )
-    tmp_path.chmod(0o700)
-    assert "Is a directory" in refusal(lambda: read_secrets(tmp_path))
+    assert refusal(lambda: read_secrets(tmp_path)) == f"cluster.secret.file: {tmp_path} is a directory: name a file"
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (PermissionError(13, "Permission denied"), "(uid {uid}): chown it to that user, who also has to be let into"),
+        (OSError(5, "Input/output error"), "cannot be read (Input/output error): name another file"),
+    ],
+)
+def test_a_secret_that_cannot_be_read_is_named_with_the_remedy(
+    secret_file: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, remedy: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    for call in ("stat", "open"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, call, fail)
+            said = refusal(lambda: read_secrets(secret_file))
+        assert said.startswith(f"cluster.secret.file: {secret_file} cannot be read")
+        assert remedy.format(uid=os.geteuid()) in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -133,7 +154,7 @@ async def test_a_file_that_is_written_again_with_the_same_secrets_changes_nothin
     [
         (lambda file: file.write_text(""), "is empty"),
         (lambda file: file.write_text(f"{SECRET}\nhalf of a"), "fewer than 32 characters"),
-        (lambda file: file.unlink(), "No such file"),
+        (lambda file: file.unlink(), "does not exist"),
         (lambda file: file.touch() or file.chmod(0o644), "can be read by others"),
     ],
     ids=["empty", "half written", "gone", "open to others"],
