@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-_WAITS: Final = re.compile(r"; trying again for up to \d+ s$|^(no|one) broker has( not)? answered for |^Waiting for node ")
+_WAITS: Final = re.compile(
+    r"; trying again for up to \d+ s$|^(no|one) broker has( not)? answered for |^Waiting for node "
+)
 """Lines of a command that waits for longer than usual, as on a machine that is busy with other tests."""
 
 

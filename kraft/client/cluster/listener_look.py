@@ -22,6 +22,7 @@ _FLIGHT_BYTES_MAX: Final = 64 * 1024
 _GRPC: Final = "h2"
 _HANDSHAKE_RECORD: Final = 22
 _CERTIFICATE_REQUEST: Final = 13
+_SERVER_HELLO_DONE: Final = 14
 _RECORD: Final = struct.Struct(">BHH")
 _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 64 * 1024
@@ -79,10 +80,12 @@ async def _look_for_tls(host: str, port: int) -> Looked | None:
         writer.close()
     if not is_tls(received):
         return None
+    kinds = handshake_messages(received)
     return Looked(
         has_tls=True,
-        speaks_grpc=handshake.selected_alpn_protocol() == _GRPC,
-        asks_for_certificate=asks_for_certificate(received),
+        # A connection that ended earlier does not tell which protocol would have been chosen.
+        speaks_grpc=handshake.selected_alpn_protocol() == _GRPC if _SERVER_HELLO_DONE in kinds else None,
+        asks_for_certificate=_CERTIFICATE_REQUEST in kinds,
     )
 
 
@@ -98,8 +101,8 @@ def is_tls(received: bytes) -> bool:
     return received[:1] in (b"\x16", b"\x15") and received[1:2] == b"\x03"
 
 
-def asks_for_certificate(flight: bytes) -> bool:
-    """Return whether a server's first messages of TLS 1.2, which are not encrypted, have a CertificateRequest."""
+def handshake_messages(flight: bytes) -> set[int]:
+    """Return the kinds of the messages in a server's first flight of TLS 1.2, which is not encrypted."""
     messages = b""
     position = 0
     while position + _RECORD.size <= len(flight):
@@ -109,11 +112,11 @@ def asks_for_certificate(flight: bytes) -> bool:
         position += _RECORD.size
         messages += flight[position : position + size]
         position += size
+    kinds = set()
     while len(messages) >= 4:
-        if messages[0] == _CERTIFICATE_REQUEST:
-            return True
+        kinds.add(messages[0])
         messages = messages[4 + int.from_bytes(messages[1:4], "big") :]
-    return False
+    return kinds
 
 
 async def _speaks_kafka(host: str, port: int) -> bool:

@@ -65,6 +65,8 @@ class Misfits:
     def _of_login(self, address: str, refusal: Refusal) -> AuthenticationFailed:
         text = refusal.message.removeprefix(f"{address}: ")
         code = refusal.error_code
+        if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            text += ": set sasl.mechanism to one of them"
         if code is not ErrorCode.SASL_AUTHENTICATION_FAILED or text.startswith(NO_CREDENTIALS):
             return AuthenticationFailed(code, f"{address}: {text}", lacks_settings=self._security == OPEN)
         sasl = self._security.sasl

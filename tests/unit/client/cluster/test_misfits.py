@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import grpc.aio
 import pytest
 
 from kraft.client.cluster import listener_look
-from kraft.client.cluster.listener_look import Looked, asks_for_certificate, is_tls, look
+from kraft.client.cluster.listener_look import Looked, handshake_messages, is_tls, look
 from kraft.client.cluster.misfits import Misfits, objection
 from kraft.client.cluster.network import Network
 from kraft.client.model.errors import AuthenticationFailed
@@ -247,16 +248,44 @@ def test_the_first_messages_of_tls_are_read_as_far_as_they_go() -> None:
         return b"".join(b"\x16\x03\x03" + len(each).to_bytes(2, "big") + each for each in fragments)
 
     asking = hello + request + done
-    assert asks_for_certificate(records(asking))
-    assert asks_for_certificate(records(asking[:7], asking[7:]))
-    assert not asks_for_certificate(records(hello + done))
+    assert handshake_messages(records(asking)) == {2, 13, 14}
+    assert handshake_messages(records(asking[:7], asking[7:])) == {2, 13, 14}
     alert = b"\x15\x03\x03\x00\x02\x02\x28"
-    assert not asks_for_certificate(records(hello) + alert + records(request))
+    assert handshake_messages(records(hello) + alert + records(request)) == {2}
     assert is_tls(records(hello))
     assert is_tls(alert)
     for length in range(len(records(asking))):
-        asks_for_certificate(records(asking)[:length])
-        is_tls(records(asking)[:length])
+        assert handshake_messages(records(asking)[:length]) <= {2, 13, 14}
+
+
+@pytest.mark.parametrize("said", [5, 60])
+async def test_a_handshake_that_ends_early_does_not_tell_the_protocol(world: World, said: int) -> None:
+    """As where the node stops in this moment."""
+    whole = await _first_flight(world)
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # What is not read when a connection is closed resets it.
+        await reader.read(64 * 1024)
+        writer.write(whole[:said])
+
+    async with tcp_listener(begin) as address:
+        assert await look(address) == Looked(has_tls=True)
+
+
+async def _first_flight(world: World) -> bytes:
+    """Return what a listener with TLS says first."""
+    async with grpc_listener(_of_listener(world.node)) as address:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        hello = ssl.MemoryBIO()
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(hello.read())
+        flight = await reader.read(64 * 1024)
+        writer.close()
+    return flight
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
@@ -296,6 +325,18 @@ async def test_a_refused_token_names_the_address_and_where_the_reason_is() -> No
     assert text.startswith("SASL_AUTHENTICATION_FAILED: broker-1:9094 refused the token: invalid_token: it may have")
     missing = "no credentials: there is no token in TokenSource(file=token)"
     assert await explained(security, code, missing) == f"SASL_AUTHENTICATION_FAILED: broker-1:9094: {missing}"
+
+
+async def test_a_mechanism_that_is_not_enabled_names_the_setting() -> None:
+    text = await explained(
+        ClientSecurity(sasl=PASSWORD),
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "Unsupported SASL mechanism PLAIN, enabled mechanisms are SCRAM-SHA-512",
+    )
+    assert text == (
+        "UNSUPPORTED_SASL_MECHANISM: broker-1:9094: Unsupported SASL mechanism PLAIN, enabled mechanisms are "
+        "SCRAM-SHA-512: set sasl.mechanism to one of them"
+    )
 
 
 async def test_other_errors_of_a_login_name_the_address_once() -> None:
