@@ -91,6 +91,10 @@ def closed_cluster(
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
         "ssl.keystore.location": str(stores.keystore),
         "ssl.truststore.location": str(stores.truststore),
+        # A member hears of its partitions with a heartbeat, and they are assigned a second after its first one.
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.assignment.interval.ms": "0",
         **(overrides or {}),
     }
     with Cluster(nodes, overrides=settings) as cluster:

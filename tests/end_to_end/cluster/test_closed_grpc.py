@@ -274,8 +274,8 @@ def test_sessions_that_expire_under_load_cost_no_request(tmp_path: Path) -> None
         with Admin(closed.bootstrap_servers, **settings) as admin:
             admin.create_topic(TOPIC, 3, 3, {"min.insync.replicas": "2"})
         with _Load(closed, TOPIC) as load:
-            # The time of several sessions.
-            time.sleep(8)
+            # The time of three sessions.
+            time.sleep(5)
         assert load.failures == []
         assert _read_in_group(closed, TOPIC, settings, len(load.sent)) == load.sent
 

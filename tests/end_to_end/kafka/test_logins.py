@@ -186,7 +186,7 @@ def test_confluents_client_is_told_that_it_cannot_log_in(
 def test_kafka_python_is_told_that_it_cannot_log_in(servers: str, mechanism: str) -> None:
     with pytest.raises(kafka.errors.KafkaError):
         kafka.KafkaProducer(
-            bootstrap_servers=servers, **of_python(mechanism, USER, "guessed"), bootstrap_timeout_ms=3_000
+            bootstrap_servers=servers, **of_python(mechanism, USER, "guessed"), bootstrap_timeout_ms=1_000
         )
 
 

@@ -33,6 +33,7 @@ def cluster() -> Iterator[Cluster]:
     overrides = {
         "group.consumer.heartbeat.interval.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.assignment.interval.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
     }
     with Cluster(1, overrides=overrides) as started:

@@ -29,10 +29,17 @@ from tests.support.waiting import until_stable
 PARTITIONS = 3
 CALL_MS = int(DEADLINE_S * 1_000)
 
+QUICK_GROUPS = {
+    # A member hears of its partitions with a heartbeat, and they are assigned a second after its first one.
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
+    with Cluster(3, overrides=QUICK_GROUPS) as running:
         yield running
 
 
@@ -211,7 +218,7 @@ def test_records_and_offsets_are_committed_together_although_the_program_fails(c
 @pytest.fixture
 def killed_cluster() -> Iterator[tuple[Cluster, threading.Event]]:
     """Nodes that are killed and started again one after the other, and an event for when that is over."""
-    with Cluster(3) as cluster:
+    with Cluster(3, overrides=QUICK_GROUPS) as cluster:
         is_over = threading.Event()
         failures: list[Exception] = []
 

@@ -31,11 +31,11 @@ const range = ({ cluster }) => ({
     },
 });
 
-const { topic, group, name, sessionMs } = facts;
+const { topic, group, name, sessionMs, heartbeatMs } = facts;
 const kafka = new Kafka({ clientId: name, brokers: facts.servers, logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 1000 } });
 const consumer = kafka.consumer({ groupId: group, partitionAssigners: [range], sessionTimeout: sessionMs,
-    heartbeatInterval: Math.floor(sessionMs / 6), rebalanceTimeout: 60000, metadataMaxAge: 1000, maxWaitTimeInMs: 100,
+    heartbeatInterval: heartbeatMs, rebalanceTimeout: 60000, metadataMaxAge: 1000, maxWaitTimeInMs: 100,
     allowAutoTopicCreation: false });
 let owned = [];
 const revoke = () => { tell('revoked', { partitions: owned }); owned = []; };

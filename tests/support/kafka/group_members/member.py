@@ -168,6 +168,7 @@ def _started(kind: Kind, options: Options, errors: IO[bytes]) -> tuple[Running, 
             "group": options.group,
             "name": options.name,
             "sessionMs": options.session_ms,
+            "heartbeatMs": options.heartbeat_ms,
         }
         process = kafkajs_process(_SCRIPT.read_text(), errors, **facts)
     else:
@@ -212,7 +213,7 @@ def _librdkafka(options: Options) -> list[str]:
     return [
         *settings,
         f"session.timeout.ms={options.session_ms}",
-        f"heartbeat.interval.ms={options.session_ms // 6}",
+        f"heartbeat.interval.ms={options.heartbeat_ms}",
         f"partition.assignment.strategy={options.protocol}",
     ]
 

@@ -42,7 +42,12 @@ class Options(Struct, frozen=True, kw_only=True):
 
     def session(self) -> dict[str, int]:
         """Settings of the session, by the names that clients in Python have for them."""
-        return {"session_timeout_ms": self.session_ms, "heartbeat_interval_ms": self.session_ms // 6}
+        return {"session_timeout_ms": self.session_ms, "heartbeat_interval_ms": self.heartbeat_ms}
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Return the pause between heartbeats: in each rebalance, every member hears of it after such a pause."""
+        return self.session_ms // 20
 
     @property
     def is_consumer_protocol(self) -> bool:
