@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import psutil
 from msgspec import Struct
@@ -46,6 +46,18 @@ GROWTH_BYTES_MAX: Final = 256 * MIB
 SLOWER_MAX: Final = 3.0
 SLOW_S: Final = 0.25
 """An honest client's p99 may be three times that of before, or this: a small figure trebles by chance."""
+
+_LOGIN_NEEDED: Final = (
+    "listener.security.protocol.map=GRPC:SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN\n"
+    "listener.name.grpc.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+    ' user_honest="of the honest client";\n'
+)
+_LOGIN: Final = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "honest",
+    "sasl.password": "of the honest client",
+}
 
 _PATHS: Final = {
     PLAINTEXT: "/kraft.v1.Broker/Metadata",
@@ -73,7 +85,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 class Node:
     """A combined node in a process that may open FILES_MAX files."""
 
-    def __init__(self, directory: Path, ports: Sequence[int]) -> None:
+    def __init__(self, directory: Path, ports: Sequence[int], *, asks_for_login: bool = False) -> None:
         self.ports = dict(zip((PLAINTEXT, GRPC, CONTROLLER), ports, strict=True))
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
         self._file = directory / "node.properties"
@@ -82,8 +94,9 @@ class Node:
             f"controller.quorum.voters=1@127.0.0.1:{self.ports[CONTROLLER]}\nlisteners={listeners}\n"
             f"log.dirs={directory / 'data'}\nlog.segment.bytes=1048576\n"
             "metadata.log.max.record.bytes.between.snapshots=4096\nauto.create.topics.enable=false\n"
-            "offsets.topic.num.partitions=1\n"
+            f"offsets.topic.num.partitions=1\n{_LOGIN_NEEDED if asks_for_login else ''}"
         )
+        self.settings: dict[str, Any] = _LOGIN if asks_for_login else {}
         self.log_file = directory / "node.log"
         self._process: subprocess.Popen[bytes]
 
@@ -111,10 +124,11 @@ class Node:
     def is_served(self) -> bool:
         """Return whether a new client is served; with its whole path to the disk."""
         try:
-            with Admin(self.bootstrap_servers, default_api_timeout_ms=2_000) as admin:
+            with Admin(self.bootstrap_servers, default_api_timeout_ms=2_000, **self.settings) as admin:
                 if TOPIC not in admin.list_topics():
                     admin.create_topic(TOPIC, 1, 1)
-            with Producer(self.bootstrap_servers, delivery_timeout_ms=2_000, request_timeout_ms=1_000) as producer:
+            times_ms: dict[str, Any] = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
+            with Producer(self.bootstrap_servers, **times_ms, **self.settings) as producer:
                 producer.send(TOPIC, b"served").result(3)
         except (KraftError, TimeoutError):
             return False
@@ -128,8 +142,8 @@ class Node:
 class Honest:
     """Writes a record at a time on connections that it keeps, and measures how long each took."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers, self._settings = bootstrap_servers, settings
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.times_s: list[float] = []
@@ -144,7 +158,7 @@ class Honest:
         self._thread.join(30)
 
     def _run(self) -> None:
-        with Producer(self._bootstrap_servers, linger_ms=0) as producer:
+        with Producer(self._bootstrap_servers, linger_ms=0, **self._settings) as producer:
             while not self._is_over.wait(PAUSE_S):
                 began_s = time.perf_counter()
                 try:
@@ -188,7 +202,7 @@ def flooding(port: int, kind: str, path: str, peaks: _Peaks) -> Iterator[None]:
 
 def measure(node: Node, port: str, kind: str, hold_s: float) -> Measured:
     peaks = _Peaks(node)
-    with Honest(node.bootstrap_servers) as honest:
+    with Honest(node.bootstrap_servers, node.settings) as honest:
         time.sleep(hold_s)
         before_s, resident_before = _p99(honest.times_s), node.process.memory_info().rss
         begun = len(honest.times_s)
@@ -237,11 +251,16 @@ def _p99(times_s: Sequence[float]) -> float:
     return sorted(times_s)[int(len(times_s) * 0.99)] if times_s else float("inf")
 
 
-def run(kinds: Sequence[str], ports: Sequence[str], hold_s: float = HOLD_S) -> Iterator[Measured]:
-    """Yield the measurements of each flood, until the node has ended. Before a flood and in it, `hold_s` pass."""
+def run(
+    kinds: Sequence[str], ports: Sequence[str], hold_s: float = HOLD_S, *, asks_for_login: bool = False
+) -> Iterator[Measured]:
+    """Yield the measurements of each flood, until the node has ended. Before a flood and in it, `hold_s` pass.
+
+    With `asks_for_login`, clients of GRPC have to log in, which the floods do not.
+    """
     with TemporaryDirectory() as directory:
         reserved = ReservedPorts(3)
-        node = Node(Path(directory), reserved.ports)
+        node = Node(Path(directory), reserved.ports, asks_for_login=asks_for_login)
         node.start()
         try:
             for port, kind in zip(ports, kinds, strict=True):
@@ -270,6 +289,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--port", choices=tuple(_PATHS), help="only floods of this listener")
     parser.add_argument("--kind", choices=http2_flood.KINDS, help="only floods of this kind")
+    parser.add_argument("--login", action="store_true", help="clients of GRPC have to log in")
     arguments = parser.parse_args()
     floods = [
         (port, kind)
@@ -279,7 +299,8 @@ def main() -> None:
     ]
     Random(arguments.seed).shuffle(floods)
     wrong = 0
-    for measured in run([kind for _, kind in floods], [port for port, _ in floods]):
+    kinds, ports = [kind for _, kind in floods], [port for port, _ in floods]
+    for measured in run(kinds, ports, asks_for_login=arguments.login):
         wrong += verdict(measured) is not None
         print(line(measured), flush=True)
     sys.exit(1 if wrong else 0)

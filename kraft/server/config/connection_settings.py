@@ -14,7 +14,8 @@ class ConnectionSettings:
     per_host_max: int = key(
         "max.connections.per.ip",
         whole_number(0),
-        "Most open connections from one address, to the Kafka listeners of one process together.",
+        "Most open connections from one address, to the Kafka listeners of one process together, and as many to GRPC,"
+        " which closes those beyond it within 5 s.",
         default=INT32_MAX,
     )
     per_host_overrides: tuple[tuple[str, int], ...] = key(
@@ -27,7 +28,7 @@ class ConnectionSettings:
         "max.connection.creation.rate",
         whole_number(0),
         "Most new connections of the Kafka listeners of one process per second, for all together;"
-        " listener.name.NAME.max.connection.creation.rate is for one of them. Further ones wait.",
+        " listener.name.NAME.max.connection.creation.rate is for one of them. Further ones wait. GRPC has none.",
         default=INT32_MAX,
     )
     creation_rates_of_listeners: tuple[tuple[str, int], ...] = field(default=())

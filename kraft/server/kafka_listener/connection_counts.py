@@ -64,7 +64,7 @@ class ConnectionCounts:
         limits = self._limits
         address_max = limits.address_overrides.get(address, limits.address_max)
         if self._by_address.get(address, 0) >= address_max:
-            return f"too many connections of {address}: raise max.connections.per.ip, which allows {address_max}"
+            return too_many_of_address(address, address_max)
         if not is_stranger:
             return self._client_objection()
         if self._strangers_by_address.get(address, 0) >= self._address_strangers_max:
@@ -99,6 +99,10 @@ class ConnectionCounts:
         if self.clients >= self._limits.clients_max:
             return "too many connections: raise max.connections or the limit of open files"
         return None
+
+
+def too_many_of_address(address: str, address_max: int) -> str:
+    return f"too many connections of {address}: raise max.connections.per.ip, which allows {address_max}"
 
 
 def _add(counts: dict[str, int], address: str, difference: int) -> None:

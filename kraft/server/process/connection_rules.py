@@ -7,11 +7,14 @@ as messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
+
+from kraft.server.kafka_listener.connection_counts import too_many_of_address
 
 FLOODED: Final = "it began too many calls that brought no message"
 
@@ -47,6 +50,9 @@ class Sample(Struct, frozen=True, kw_only=True):
     """What is known of a connection at one moment."""
 
     peer: str
+    host: str
+    """Its address without the port."""
+
     received_bytes: int
     explained_bytes: int
     """Bytes of the messages that came out of it, and an allowance for what is around them."""
@@ -114,8 +120,19 @@ class _JudgedConnection:
 class ConnectionRules:
     """State of one listener's connections, by peer."""
 
-    def __init__(self, *, connections_max: int, message_bytes_max: int, login_bytes_max: int | None = None) -> None:
-        """Where clients have to log in, a stranger's message has at most `login_bytes_max`."""
+    def __init__(
+        self,
+        *,
+        connections_max: int,
+        message_bytes_max: int,
+        login_bytes_max: int | None = None,
+        host_max: Callable[[str], int] | None = None,
+    ) -> None:
+        """Where clients have to log in, a stranger's message has at most `login_bytes_max`.
+
+        `host_max` returns how many connections an address may have; None: as many as there are.
+        """
+        self._host_max = host_max
         self._crowd = connections_max // 2
         self._nearly_all = connections_max - connections_max // 4
         self._message_bytes_max = message_bytes_max
@@ -151,6 +168,8 @@ class ConnectionRules:
         )
         ended = {each.peer: Ended(each.peer, FLOODED) for each in samples if each.is_flooding}
         ended.update((each.peer, each) for each in self._too_slow(now_s))
+        if self._host_max is not None:
+            ended.update((each.peer, each) for each in self._too_many_of_host(samples, self._host_max))
         if is_crowd:
             strangers = [each.peer for each in samples if each.is_stranger]
             ended.update((each.peer, each) for each in self._in_the_way(strangers, now_s))
@@ -168,6 +187,17 @@ class ConnectionRules:
             elif now_s - each.fitting_s >= OVERFULL_S_MAX:
                 share_bytes = self._stranger_share_bytes if each.is_stranger else self._share_bytes
                 yield Ended(peer, f"its unfinished requests are larger than {share_bytes} bytes")
+
+    def _too_many_of_host(self, samples: Iterable[Sample], host_max: Callable[[str], int]) -> Iterable[Ended]:
+        """Yield what an address has beyond its limit: what came last, and of that strangers first."""
+        by_host: defaultdict[str, list[Sample]] = defaultdict(list)
+        for sample in samples:
+            by_host[sample.host].append(sample)
+        for host, of_host in by_host.items():
+            if len(of_host) > (most := host_max(host)):
+                of_host.sort(key=lambda each: (self._connections[each.peer].since_s, each.is_stranger))
+                for each in of_host[most:]:
+                    yield Ended(each.peer, too_many_of_address(host, most))
 
     def _in_the_way(self, strangers: Iterable[str], now_s: float) -> Iterable[Ended]:
         too_many = len(self._connections) - self._nearly_all

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from kraft.model.callbacks import NowS
 from kraft.rpc.received_messages import Received, ReceivedMessages
-from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.refusal_log import RefusalLog, readable_peer
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.loop.periods import loop_time_s, period_left_s
 from kraft.server.process.connection_rules import ConnectionRules, Sample
@@ -156,6 +156,7 @@ def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) 
         counts = Received(explained_bytes=seen.received_bytes, settled_bytes=seen.received_bytes)
     return Sample(
         peer=seen.peer,
+        host=readable_peer(seen.peer).rpartition(":")[0].strip("[]"),
         received_bytes=seen.received_bytes,
         explained_bytes=counts.explained_bytes + acked_bytes,
         messages=counts.messages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from socket import SOCK_STREAM
 
 from kraft.model.addresses import address_of
@@ -34,9 +35,7 @@ async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
     securities = [config.security_of(listener.name) for listener in config.kafka_listeners]
     logins = [each.sasl for each in securities if each.sasl is not None]
     have_strangers = bool(logins) or any(each.tls is not None for each in securities)
-    overrides = {
-        address: count for host, count in connections.per_host_overrides for address in await _addresses(config, host)
-    }
+    overrides = await connections_by_address(config)
     return ListenerLimits(
         frame_bytes_max=network.request_bytes_max,
         counts=count_limits(
@@ -46,6 +45,12 @@ async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
         stranger_frame_bytes_max=max((each.receive_bytes_max for each in logins), default=STRANGERS_FRAME_BYTES_MAX),
         creation_rate_max=None if connections.creation_rate_max == INT32_MAX else connections.creation_rate_max,
     )
+
+
+async def connections_by_address(config: NodeConfig) -> Mapping[str, int]:
+    """Return `max.connections.per.ip.overrides` by address. Raises ConfigError for a host that has none."""
+    found = config.connections.per_host_overrides
+    return {address: count for host, count in found for address in await _addresses(config, host)}
 
 
 async def _addresses(config: NodeConfig, host: str) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from socket import SOCK_STREAM
 from typing import Any, Final
@@ -13,6 +13,7 @@ import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.model.callbacks import NowMs
+from kraft.model.config_types import INT32_MAX
 from kraft.rpc.client_gate import ClientGate
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.identity import Identity, identity_service
@@ -32,7 +33,7 @@ from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
 from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
 from kraft.server.process.grpc_login import grpc_login
-from kraft.server.process.kafka_answering import KafkaAnswering, kafka_limits
+from kraft.server.process.kafka_answering import KafkaAnswering, connections_by_address, kafka_limits
 from kraft.server.process.ports import CannotListen
 
 log = structlog.get_logger()
@@ -107,12 +108,22 @@ class Listeners:
                     connections_max=connections_max,
                     message_bytes_max=self._config.network.request_bytes_max,
                     login_bytes_max=gatekeeper.login_bytes_max,
+                    host_max=await self._connections_of_host(name),
                 ),
                 requires_proof=gatekeeper.requires_proof,
             )
         )
         self._in_progress += [service.in_progress for service in services if isinstance(service, Service)]
         log.info("listener started", listener=str(listener))
+
+    async def _connections_of_host(self, name: str) -> Callable[[str], int] | None:
+        """Return how many connections an address may have at a gRPC listener; None: as many as there are."""
+        most = self._config.connections.per_host_max
+        overrides = await connections_by_address(self._config)
+        if name == CONTROLLER or (most == INT32_MAX and not overrides):
+            # CONTROLLER is for nodes, of which several may be on one machine.
+            return None
+        return lambda host: overrides.get(host, most)
 
     async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis) -> None:
         """Serve clients, and check the advertised addresses.

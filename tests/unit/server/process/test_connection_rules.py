@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kraft.server.process import connection_rules
@@ -20,8 +22,10 @@ LOGIN = 20_000
 class Connections:
     """Connections of a listener with 10 places and messages of MESSAGE bytes, and the rules for them."""
 
-    def __init__(self, login_bytes_max: int | None = None) -> None:
-        self.rules = ConnectionRules(connections_max=10, message_bytes_max=MESSAGE, login_bytes_max=login_bytes_max)
+    def __init__(self, login_bytes_max: int | None = None, host_max: Callable[[str], int] | None = None) -> None:
+        self.rules = ConnectionRules(
+            connections_max=10, message_bytes_max=MESSAGE, login_bytes_max=login_bytes_max, host_max=host_max
+        )
         self.samples: dict[str, Sample] = {}
         self.now_s = 100.0
 
@@ -35,13 +39,15 @@ class Connections:
         settled: int | None = None,
         old_calls: int = 1,
         flooding: bool = False,
+        host: str = "",
     ) -> None:
         """`settled` is the number of bytes that no open call holds; None if that is not known."""
         before = self.samples.get(peer) or Sample(
-            peer=peer, received_bytes=0, explained_bytes=0, messages=0, is_stranger=stranger
+            peer=peer, host=host, received_bytes=0, explained_bytes=0, messages=0, is_stranger=stranger
         )
         self.samples[peer] = Sample(
             peer=peer,
+            host=before.host,
             received_bytes=before.received_bytes + received,
             explained_bytes=before.explained_bytes + explained,
             messages=before.messages + messages,
@@ -251,3 +257,25 @@ def test_a_stranger_that_logs_in_may_hold_what_clients_may() -> None:
     connections.ended()
     connections.receive("peer")
     assert connections.ended(OVERFULL_S_MAX) == {}
+
+
+def test_an_address_has_its_limit_and_what_came_last_ends() -> None:
+    connections = Connections(host_max=lambda host: 3 if host == "10.0.0.9" else 2)
+    for peer in ("first", "second"):
+        connections.receive(peer, host="10.0.0.1")
+        assert connections.ended(after_s=1) == {}
+    for number in range(3):
+        connections.receive(f"of another {number}", host="10.0.0.9")
+    connections.receive("third", host="10.0.0.1")
+    reason = "too many connections of 10.0.0.1: raise max.connections.per.ip, which allows 2"
+    assert connections.ended(after_s=1) == {"third": reason}
+    connections.receive("fourth", host="10.0.0.1")
+    connections.receive("of another 3", host="10.0.0.9")
+    assert connections.ended(after_s=1).keys() == {"fourth", "of another 3"}
+
+
+def test_of_connections_of_an_address_that_came_together_strangers_end_first() -> None:
+    connections = Connections(host_max=lambda _: 1)
+    connections.receive("stranger", stranger=True)
+    connections.receive("client", messages=1)
+    assert connections.ended().keys() == {"stranger"}

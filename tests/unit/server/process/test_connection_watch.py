@@ -45,7 +45,9 @@ class Echo:
 
 
 @asynccontextmanager
-async def echo(connections_max: int = 100, message_bytes_max: int = MESSAGE) -> AsyncIterator[Echo]:
+async def echo(
+    connections_max: int = 100, message_bytes_max: int = MESSAGE, host_max: Callable[[str], int] | None = None
+) -> AsyncIterator[Echo]:
     refusals = RefusalLog(lambda: 0)
     gatekeeper = Gatekeeper(
         cluster_id="c", cluster_secrets=None, is_guarded=lambda _: False, message_bytes_max=None, refusals=refusals
@@ -64,7 +66,7 @@ async def echo(connections_max: int = 100, message_bytes_max: int = MESSAGE) -> 
     watched = Watched(
         port=port,
         received=gatekeeper.received,
-        rules=ConnectionRules(connections_max=connections_max, message_bytes_max=message_bytes_max),
+        rules=ConnectionRules(connections_max=connections_max, message_bytes_max=message_bytes_max, host_max=host_max),
         requires_proof=False,
     )
     look_now = asyncio.Event()
@@ -128,6 +130,21 @@ async def test_in_a_crowd_clients_stay_and_strangers_go(monkeypatch: pytest.Monk
         strangers = [await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0) for _ in range(8)]
         assert all([await asyncio.to_thread(each.is_closed, 10.0) for each in strangers])
         assert channel.get_state() is grpc.ChannelConnectivity.READY
+        assert await call(b"y") == b"y"
+
+
+async def test_an_address_with_too_many_connections_keeps_those_that_came_first() -> None:
+    def host_max(host: str) -> int:
+        assert host == "127.0.0.1"
+        return 2
+
+    async with echo(host_max=host_max) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        call: Any = channel.unary_unary(METHOD)
+        assert await call(b"y") == b"y"
+        await asyncio.sleep(2 * connection_watch.PERIOD_S)
+        strangers = [await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0) for _ in range(4)]
+        closed = [await asyncio.to_thread(each.is_closed, 1.0) for each in strangers]
+        assert sorted(closed) == [False, True, True, True]
         assert await call(b"y") == b"y"
 
 
