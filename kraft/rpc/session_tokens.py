@@ -20,8 +20,8 @@ HEADER: Final = "authorization"
 SCHEME: Final = "Bearer "
 
 TOKEN_KEY_BYTES: Final = 32
-TOKEN_CHARACTERS_MAX: Final = 4_096
-"""A principal may be a long claim of another token."""
+TOKEN_CHARACTERS_MAX: Final = 6 * 1024
+"""A name of 1,000 letters has up to 4,000 bytes. gRPC takes 8 KiB of metadata."""
 
 SESSION_OVER: Final = "its session is over, or of an earlier process: it has to log in again"
 """Clients recognise this exact text and log in again, so it must be the same in all versions."""

@@ -7,6 +7,7 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.metadata.users import NO_USERS, Users
+from kraft.sasl.scram import ScramCredential, ScramMechanism, fake_credential
 from tests.support.scram_users import deletion_records, password_records, replayed, users
 
 BEFORE = replayed(NO_USERS, [*password_records("alice", "first"), *password_records("bob", "secret")])
@@ -43,6 +44,20 @@ def test_all_users_of_a_snapshot_are_other_ones_than_before() -> None:
     after = replayed(BEFORE.replaced_by_snapshot(), BEFORE.records())
     assert after == BEFORE
     assert {after.creation("alice"), after.creation("bob")} == {3, 4}
+
+
+def test_the_credential_of_an_unknown_user_is_computed_for_those_who_exist_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time would tell which users exist."""
+    computed: list[str] = []
+
+    def fake(mechanism: ScramMechanism, key: bytes, user: str) -> ScramCredential:
+        computed.append(user)
+        return fake_credential(mechanism, key, user)
+
+    monkeypatch.setattr("kraft.metadata.users.fake_credential", fake)
+    for user in ("alice", "nobody", "bob"):
+        BEFORE.credential(user, ScramMechanism.SHA_256)
+    assert computed == ["alice", "nobody", "bob"]
 
 
 def test_users_are_equal_whose_records_are() -> None:

@@ -5,6 +5,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import pytest
 from msgspec.structs import replace
 
+from kraft.metadata.user_decisions import USER_LENGTH_MAX
 from kraft.model.principal import Principal
 from kraft.rpc.session_tokens import HEADER, SCHEME, TOKEN_CHARACTERS_MAX, SessionOver, SessionTokens
 from kraft.sasl.login import Session
@@ -69,6 +70,17 @@ def test_a_session_ends_with_its_user() -> None:
     process.objection = "user 'alice' was deleted"
     with pytest.raises(SessionOver):
         process.shown(token)
+
+
+def test_a_session_of_the_longest_user_name_is_shown_and_longer_tokens_are_not_even_decoded() -> None:
+    process = Process()
+    longest = replace(ALICE, principal=Principal("\N{MUSICAL SYMBOL G CLEF}" * USER_LENGTH_MAX), user_creation=1 << 40)
+    longest = replace(longest, lifetime_ms=(1 << 53), ends_at_ms=(1 << 53))
+    token = process.tokens.issue(longest)
+    assert process.shown(token) == longest
+    too_long = process.tokens.issue(replace(ALICE, principal=Principal("a" * TOKEN_CHARACTERS_MAX)))
+    with pytest.raises(SessionOver):
+        process.shown(too_long)
 
 
 def test_a_token_says_which_of_the_users_of_a_name_the_session_is_of() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from kraft.sasl.login import (
 )
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
-from kraft.sasl.scram import ScramCredential, ScramMechanism, fake_credential
+from kraft.sasl.scram import ScramCredential, ScramMechanism, ScramServer, fake_credential
 from kraft.sasl.scram_client import ScramClient
 from tests.support.scram_users import credential
 
@@ -81,6 +83,13 @@ def test_a_client_asks_for_the_versions_shakes_hands_and_logs_in() -> None:
     assert (done.session.lifetime_ms, done.session.ends_at_ms) == (0, None)
     assert done.session.user_creation == 7
     assert not done.session.is_over(1 << 60)
+
+
+def test_nothing_is_kept_of_an_exchange_that_is_over() -> None:
+    """Its first message may have 8 KiB, and a connection lasts for weeks."""
+    machine = login(reauthentication_ms_max=60_000)
+    log_in_with_scram(machine, ScramMechanism.SHA_256, "alice")
+    assert not any(isinstance(kept, ScramServer) for kept in gc.get_referents(machine, machine.__dict__))
 
 
 def test_plain_logs_in_once_its_password_is_checked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.sasl.exchange import Rejected
+from kraft.server.identity import token_verifier
 from kraft.server.identity.key_refresh import UNKNOWN_KEY_PAUSE_MS
 from kraft.server.identity.token_keys import KeysUnavailable
 from kraft.server.identity.token_verifier import JwksVerifier
@@ -45,6 +47,18 @@ class Server:
         if self.keys is None:
             raise KeysUnavailable("connection refused")
         return self.keys
+
+
+class Silent(Server):
+    """One that does not answer before the test says so."""
+
+    def __init__(self, keys: bytes) -> None:
+        super().__init__(keys)
+        self.answers = threading.Event()
+
+    def fetch(self, url: str) -> bytes:
+        self.answers.wait(30)
+        return super().fetch(url)
 
 
 @asynccontextmanager
@@ -129,6 +143,33 @@ async def test_a_key_that_its_server_has_withdrawn_is_valid_no_longer() -> None:
         time.now_ms += UNKNOWN_KEY_PAUSE_MS
         await verifier.verify(SECOND.token())
         assert "names key 'first'" in await reason(verifier, FIRST.token())
+
+
+@pytest.mark.real_time
+async def test_nobody_waits_longer_than_a_login_for_a_server_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(token_verifier, "WAIT_S_MAX", 0.05)
+    server = Silent(FIRST.jwks())
+    async with running(server, Time()) as verifier:
+        async with asyncio.timeout(10):
+            with pytest.raises(NoKeysYet):
+                await verifier.verify(FIRST.token())
+        server.answers.set()
+        monkeypatch.setattr(token_verifier, "WAIT_S_MAX", 10)
+        assert (await verifier.verify(FIRST.token())).user == "alice"
+
+
+@pytest.mark.real_time
+async def test_a_fetch_that_does_not_end_counts_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_verifier, "FETCH_S_MAX", -0.95)
+    server = Silent(FIRST.jwks())
+    with capture_logs() as logged:
+        async with running(server, Time()):
+            await until(lambda: bool(logged))
+        server.answers.set()
+    assert logged[0]["event"] == "token keys not fetched"
+    assert "had not arrived" in logged[0]["reason"]
 
 
 @pytest.mark.real_time

@@ -241,6 +241,15 @@ def test_a_token_that_is_too_long_is_not_even_decoded(issuer: TokenIssuer) -> No
     assert "longer than" in refused(issuer.token(padding="x" * TOKEN_BYTES_MAX, **TIMES), issuer)
 
 
+def test_neither_a_long_header_nor_a_token_of_other_parts_is_decoded(
+    issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_header, encrypted = issuer.token(header={"x5c": "A" * 4_096}, **TIMES), issuer.token(**TIMES) + ".a.b"
+    monkeypatch.setattr("kraft.server.identity.tokens.msgspec", None)
+    assert refused(long_header, issuer) == "the header of the token is too long"
+    assert "three parts" in refused(encrypted, issuer)
+
+
 def test_an_algorithm_that_slipped_through_has_verified_nothing(issuer: TokenIssuer) -> None:
     # As if the header had been read in two ways.
     unsigned = f"{segment({'alg': 'none'})}.{segment(issuer.claims('admin', **TIMES))}."

@@ -12,7 +12,14 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import Principal
 from kraft.rpc.frame_exchange import HELLO_KEY
-from kraft.sasl.login import LoginRules
+from kraft.sasl.login import (
+    TOKEN_MESSAGE_BYTES_MAX,
+    LoginRules,
+    LoginStep,
+    Moment,
+    SaslLogin,
+    Session,
+)
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
 from kraft.sasl.scram import ScramMechanism
@@ -342,6 +349,65 @@ async def test_a_login_that_began_before_the_password_was_changed_does_not_end_w
     closed = await client.refused(authenticate(scram.final(bytes(challenge.auth_bytes))))
     assert "'alice' does not exist, or has another password" in str(closed)
     assert not client.requests.is_trusted
+
+
+async def test_the_user_is_looked_up_again_only_when_users_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand connections ask once a second."""
+    asked: list[Session] = []
+    client = Client()
+    await client.log_in()
+    monkeypatch.setattr(Authenticator, "objection", lambda _, session: asked.append(session))
+    for _ in range(3):
+        assert client.requests.objection() is None
+    assert len(asked) == 1
+    client.users = users({"alice": "another"})
+    for _ in range(3):
+        assert client.requests.objection() is None
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("is_raw", [False, True])
+async def test_of_a_message_that_is_too_long_only_the_beginning_is_copied(
+    is_raw: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[int] = []
+    beyond = SaslLogin.received
+
+    def noted(login: SaslLogin, message: bytes, now: Moment) -> LoginStep:
+        received.append(len(message))
+        return beyond(login, message, now)
+
+    monkeypatch.setattr(SaslLogin, "received", noted)
+    client, message = Client(), b"n" * 500_000
+    await client.shake_hands("SCRAM-SHA-256", version=0 if is_raw else 1)
+    closed = await client.refused(memoryview(message) if is_raw else authenticate(message))
+    assert "is longer than" in str(closed)
+    assert received == [TOKEN_MESSAGE_BYTES_MAX + 1]
+
+
+async def test_a_client_that_logged_in_with_raw_tokens_logs_in_again_with_kafkas_headers() -> None:
+    client = Client(SaslMechanism.SCRAM_SHA_256, reauthentication_ms_max=60_000)
+    scram = ScramClient(ScramMechanism.SHA_256, "alice", "secret", "nonce")
+    await client.shake_hands("SCRAM-SHA-256", version=0)
+    challenge = await client.send(memoryview(scram.first()))
+    await client.send(memoryview(scram.final(challenge[4:])))
+    await asyncio.sleep(50)
+    assert (await client.log_in()).session_lifetime_ms == 60_000
+
+
+async def test_a_client_does_not_become_a_node_while_it_logs_in_again() -> None:
+    client = Client(reauthentication_ms_max=60_000)
+    await client.log_in()
+    await client.shake_hands("SCRAM-SHA-256")
+    hello = HELLO_KEY.to_bytes(2, "big") + b"\0\x01" + bytes(4) + b"\xff\xff" + bytes(100)
+    assert "before login" in str(await client.refused(memoryview(hello)))
+
+
+async def test_a_key_that_ends_as_the_handshakes_begins_no_login() -> None:
+    client = Client(reauthentication_ms_max=60_000)
+    await client.log_in()
+    other = memoryview(b"\x01" + bytes(frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1))[1:])
+    assert str(await client.refused(other)) == "API key 273 is not supported"
 
 
 @pytest.mark.parametrize(
