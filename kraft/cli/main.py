@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),
     "users": ("kraft.cli.users", "List users, set their passwords, and delete users."),
+    "acls": ("kraft.cli.acls.commands", "List, create and delete ACLs; check who may do what."),
     "quorum": ("kraft.cli.quorum", "Describe the metadata quorum."),
     "metadata": ("kraft.cli.metadata", "Read the files of the metadata log."),
     "features": ("kraft.cli.features", "Describe and upgrade the feature levels of the cluster."),

@@ -8,11 +8,13 @@ from typing import Final
 
 _BOOTSTRAP: Final = "--bootstrap-server HOST:PORT"
 _WITH_BOOTSTRAP_SERVER: Final = (
-    *("topics", "produce", "consume", "configs", "brokers", "groups", "transactions", "quorum", "features", "cluster"),
+    *("acls", "topics", "produce", "consume", "configs", "brokers", "groups", "transactions", "quorum", "features"),
+    "cluster",
 )
 _WITH_FILE: Final = ("server", "storage")
 
 ACTIONS: Final = {
+    "acls": ("list",),
     "topics": ("list", "describe", "create", "alter", "delete"),
     "groups": ("list", "describe", "members", "state", "reset-offsets", "delete", "delete-offsets"),
     "configs": ("describe", "alter"),
@@ -24,7 +26,6 @@ ACTIONS: Final = {
 _NOT_YET: Final = "not supported yet"
 
 TOOLS: Final = {
-    "acls": f"{_NOT_YET}: everybody who reaches a listener may do everything",
     "broker-api-versions": "it works with Kafka's own tool, at a PLAINTEXT listener",
     "client-metrics": _NOT_YET,
     "console-consumer": "kraft consume",
@@ -55,7 +56,9 @@ TOOLS: Final = {
 }
 """What does the work of each of Kafka's tools, by the tool's name without `kafka-` and `.sh`."""
 
-_NAMES_AS_HERE: Final = frozenset({"cluster", "configs", "features", "groups", "storage", "topics", "transactions"})
+_NAMES_AS_HERE: Final = frozenset(
+    {"acls", "cluster", "configs", "features", "groups", "storage", "topics", "transactions"}
+)
 """Tools whose command has the same name here."""
 
 _ALONE: Final = frozenset({"--standalone", "--initial-controllers", "--no-initial-controllers"})
@@ -101,6 +104,10 @@ def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | No
     if command not in _WITH_BOOTSTRAP_SERVER:
         return None
     match option:
+        case "--add" if command == "acls":
+            return "it is a command here: kraft acls create"
+        case "--remove" if command == "acls":
+            return "it is a command here: kraft acls delete"
         case "--zookeeper":
             return f"Kraft has no ZooKeeper: use {_BOOTSTRAP} instead"
         case "--new-consumer":

@@ -23,12 +23,12 @@ def _authorizer(text: str) -> str:
 
 
 @reads(ConfigType.STRING)
-def _super_users(text: str) -> frozenset[str]:
+def _super_users(text: str) -> tuple[str, ...]:
     found = super_users_of(text)
     for each in found:
         if ":" not in each:
             raise ValueError(f"{each!r} has no kind: expected principals separated by semicolons, such as User:{each}")
-    return found
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +39,11 @@ class AccessSettings:
         f"{STANDARD_AUTHORIZER}: clients may do what ACLs allow. By default, every client may do everything.",
         default="",
     )
-    super_users: frozenset[str] = key(
+    super_users: tuple[str, ...] = key(
         "super.users",
         _super_users,
         "Principals that may do everything, whatever ACLs say, separated by semicolons: User:admin;User:ops.",
-        default=frozenset(),
+        default=(),
     )
     allow_if_no_acl: bool = key(
         "allow.everyone.if.no.acl.found",
@@ -56,4 +56,4 @@ class AccessSettings:
         """Return what decides; None if nobody is asked."""
         if not self.authorizer_class:
             return None
-        return CurrentAuthorizer(self.super_users, allow_if_no_acl=self.allow_if_no_acl)
+        return CurrentAuthorizer(frozenset(self.super_users), allow_if_no_acl=self.allow_if_no_acl)

@@ -44,7 +44,10 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
         ("consumer-groups --list", "consumer-groups: kraft groups"),
         ("kafka-consumer-groups.sh --list", "kafka-consumer-groups.sh: kraft groups"),
         ("kafka-topics.sh --list", "kafka-topics.sh: kraft topics"),
-        ("acls --list", "acls: not supported yet: everybody who reaches a listener may do everything"),
+        ("acls --list --topic orders", "--list: it is a command here: kraft acls list"),
+        ("acls --add --topic orders", "--add: it is a command here: kraft acls create"),
+        ("acls --remove --topic orders", "--remove: it is a command here: kraft acls delete"),
+        ("kafka-acls.sh --list", "kafka-acls.sh: kraft acls"),
         (
             "storage format --standalone -c node.properties",
             f"--standalone: remove it: {VOTERS} of the configuration file names the controllers",

@@ -16,7 +16,7 @@ OF_ZOOKEEPER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 def test_by_default_nobody_is_asked() -> None:
     assert AccessSettings().authorizer() is None
-    assert AccessSettings(super_users=frozenset({"User:admin"})).authorizer() is None
+    assert AccessSettings(super_users=("User:admin",)).authorizer() is None
 
 
 def test_the_standard_authorizer_decides_with_super_users() -> None:

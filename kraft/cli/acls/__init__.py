@@ -1,0 +1,1 @@
+"""`kraft acls`: who may do what with topics, groups, transactional ids and the cluster."""

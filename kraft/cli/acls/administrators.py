@@ -1,0 +1,76 @@
+"""Who may change ACLs, and what a decision on this machine needs to know of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from kraft.metadata.acls import NO_ACLS, AclEntry, AclsDraft, acl_record
+from kraft.metadata.authorizer import Authorizer, super_users_of
+from kraft.metadata.records import AclAdded
+from kraft.model.access import CLUSTER_NAME, Operation, PermissionType, ResourceType
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+
+AUTHORIZER_KEY = "authorizer.class.name"
+SUPER_USERS_KEY = "super.users"
+ALLOW_IF_NO_ACL_KEY = "allow.everyone.if.no.acl.found"
+
+
+class AccessSettings(Struct, frozen=True, kw_only=True):
+    """What a broker's file says about authorization."""
+
+    is_authorized: bool
+    super_users: frozenset[str]
+    allow_if_no_acl: bool
+
+
+def access_settings(admin: Admin) -> AccessSettings:
+    """Return those of the broker that answers."""
+    broker_id = min(each.broker_id for each in admin.describe_brokers())
+    configs = {each.name: each.value or "" for each in admin.describe_broker_configs(broker_id)}
+    return AccessSettings(
+        is_authorized=bool(configs.get(AUTHORIZER_KEY)),
+        super_users=super_users_of(configs.get(SUPER_USERS_KEY, "")),
+        allow_if_no_acl=configs.get(ALLOW_IF_NO_ACL_KEY, "").lower() == "true",
+    )
+
+
+def authorizer_of(entries: Iterable[AclEntry], settings: AccessSettings) -> Authorizer:
+    draft = AclsDraft(NO_ACLS)
+    for each in entries:
+        draft.apply(acl_record(AclAdded, each))
+    return Authorizer(draft.acls(), settings.super_users, allow_if_no_acl=settings.allow_if_no_acl)
+
+
+def loses_last_administrator(before: Sequence[AclEntry], removed: Iterable[AclEntry], settings: AccessSettings) -> bool:
+    """Return whether somebody is allowed to change ACLs, and after the removal nobody is.
+
+    An administrator is a super user, or a principal with ALTER on the cluster from some host.
+    """
+    if settings.super_users:
+        return False
+    gone = set(removed)
+    left = [each for each in before if each not in gone]
+    return bool(_administrators(before)) and not _administrators(left)
+
+
+def _administrators(entries: Sequence[AclEntry]) -> list[AclEntry]:
+    """Return the ACLs that allow ALTER on the cluster and that no DENY takes back as a whole."""
+    concerning = [
+        each
+        for each in entries
+        if each.resource_type is ResourceType.CLUSTER
+        and each.resource_name in (CLUSTER_NAME, "*")
+        and each.operation in (Operation.ALTER, Operation.ALL)
+    ]
+    denied = [each for each in concerning if each.permission is PermissionType.DENY]
+    return [
+        each
+        for each in concerning
+        if each.permission is PermissionType.ALLOW
+        and not any(deny.principal in (each.principal, "User:*") and deny.host in (each.host, "*") for deny in denied)
+    ]

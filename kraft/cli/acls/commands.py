@@ -1,0 +1,260 @@
+"""`kraft acls`: list, create and delete ACLs, and check what one principal may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kraft.cli.acls.administrators import access_settings, authorizer_of, loses_last_administrator
+from kraft.cli.acls.choices import (
+    Actions,
+    Holders,
+    Pattern,
+    PatternChoice,
+    Resources,
+    check_principal,
+    entries,
+    holders,
+    no_resource,
+    operations,
+    wanted_operations,
+)
+from kraft.cli.grouped_options import with_grouped_options
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    Timeout,
+    open_admin,
+)
+from kraft.cli.printing import counted, fail, print_columns, print_json, say
+from kraft.metadata.acl_filters import AclFilter
+from kraft.metadata.acls import AclEntry
+from kraft.metadata.authorizer import Requester
+from kraft.model.access import PatternType, ResourceType, words
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+
+app = typer.Typer(help="List, create and delete ACLs; check who may do what.", no_args_is_help=True)
+
+ACLS_AT_ONCE: Final = 5_000
+"""ACLs that one request creates or deletes; the limit is 10,000."""
+
+_TITLES: Final = ("Resource", "Name", "Pattern", "Principal", "Host", "Operation", "Permission")
+
+Principal = Annotated[
+    str | None, typer.Option("--principal", help="Those of this principal, such as User:alice.", show_default=False)
+]
+Force = Annotated[bool, typer.Option("--force", help="Delete them even if nobody may change ACLs afterwards.")]
+
+
+@app.command("list")
+@with_grouped_options
+def list_acls(
+    resources: Resources,
+    principal: Principal = None,
+    pattern: Pattern = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """List the ACLs, or those of some resources or of one principal.
+
+    With --resource-pattern-type match, all that concern a resource of that name.
+    """
+    if principal is not None:
+        check_principal(principal, "--principal")
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        found = _found(admin, _filters(resources, pattern, principal))
+    _print(found, output)
+
+
+@app.command("create")
+@with_grouped_options
+def create(
+    given: Holders,
+    actions: Actions,
+    resources: Resources,
+    pattern: Pattern = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Create ACLs. One that is there already is no error.
+
+    A denial wins over whatever allows it.
+    """
+    held = holders(given)
+    if not held:
+        raise _nobody()
+    created = entries(wanted_operations(resources, actions), held, _pattern_of_new(pattern))
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        for part in _parts(created):
+            admin.create_acls(part)
+    _print(created, output)
+
+
+@app.command("delete")
+@with_grouped_options
+def delete(
+    given: Holders,
+    actions: Actions,
+    resources: Resources,
+    pattern: Pattern = None,
+    force: Force = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Delete ACLs, and print which ones.
+
+    Without principals, all ACLs of the resources. Refused, without --force, if it takes ALTER on the cluster from the
+    last principal that has it and the broker has no super users: then nobody could change ACLs any more.
+    """
+    held = holders(given)
+    if not held and not resources.named():
+        raise no_resource()
+    if not held and actions.are_chosen:
+        raise _nobody()
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        if held:
+            found = entries(wanted_operations(resources, actions), held, _pattern_of_new(pattern))
+        else:
+            found = _found(admin, _filters(resources, pattern, None))
+        if not force:
+            _check_administrators(admin, found)
+        deleted = [each for part in _parts(found) for each in admin.delete_acls([_exactly(one) for one in part])]
+    if not deleted:
+        say("no ACL matches: nothing is deleted")
+    _print(deleted, output)
+
+
+@app.command("check")
+@with_grouped_options
+def check(
+    principal: Annotated[str, typer.Option("--principal", help="Principal that asks, such as User:alice.")],
+    operation: Annotated[str, typer.Option("--operation", metavar="NAME", help="What it wants to do.")],
+    resources: Resources,
+    host: Annotated[str, typer.Option("--host", help="Address from which it asks.")] = "127.0.0.1",
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Say whether a principal may do something, and why.
+
+    A dry run: it names the ACL that says so, and nothing is done.
+
+    The exit code is 1 if it may not.
+    """
+    check_principal(principal, "--principal")
+    (wanted,), named = operations([operation]), resources.named()
+    if len(named) != 1:
+        raise typer.BadParameter("give one resource: --topic, --group, --transactional-id, --cluster or another")
+    resource_type, name = named[0]
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        settings = access_settings(admin)
+        concerning = AclFilter(resource_type=resource_type, resource_name=name, pattern_type=PatternType.MATCH)
+        authorizer = authorizer_of(admin.describe_acls(concerning), settings)
+    decision = authorizer.decide(Requester(principal, host), wanted, resource_type, name)
+    if output is Output.JSON:
+        said = {"allowed": decision.is_allowed, "reason": decision.reason.value}
+        print_json({**said, "acl": None if decision.entry is None else _json(decision.entry)})
+    else:
+        may = "may" if decision.is_allowed else "may not"
+        resource = "the cluster" if resource_type is ResourceType.CLUSTER else f"{words(resource_type)} {name!r}"
+        print(f"{principal} at {host} {may} {words(wanted)} {resource}: {decision.reason.value}")
+        if decision.entry is not None:
+            print_columns(_TITLES, [_row(decision.entry)])
+    if not decision.is_allowed:
+        raise typer.Exit(1)
+
+
+def _nobody() -> typer.BadParameter:
+    return typer.BadParameter("nobody is given: name a principal with --allow-principal or --deny-principal")
+
+
+def _pattern_of_new(pattern: PatternChoice | None) -> PatternType:
+    """Return the pattern type of ACLs that are named exactly. Raises BadParameter."""
+    chosen = pattern or PatternChoice.LITERAL
+    if chosen in (PatternChoice.MATCH, PatternChoice.ANY):
+        raise typer.BadParameter("is literal or prefixed for an ACL", param_hint="--resource-pattern-type")
+    return chosen.type
+
+
+def _filters(resources: Resources, pattern: PatternChoice | None, principal: str | None) -> list[AclFilter]:
+    named = resources.named()
+    if not named:
+        return [AclFilter(pattern_type=(pattern or PatternChoice.ANY).type, principal=principal)]
+    # As in Kafka's tool, a name is a literal one unless the option says otherwise.
+    pattern_type = (pattern or PatternChoice.LITERAL).type
+    return [
+        AclFilter(resource_type=resource_type, resource_name=name, pattern_type=pattern_type, principal=principal)
+        for resource_type, name in named
+    ]
+
+
+def _found(admin: Admin, filters: Sequence[AclFilter]) -> list[AclEntry]:
+    return list(dict.fromkeys(each for one in filters for each in admin.describe_acls(one)))
+
+
+def _check_administrators(admin: Admin, removed: Sequence[AclEntry]) -> None:
+    if not any(each.resource_type is ResourceType.CLUSTER for each in removed):
+        return
+    of_cluster = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
+    if loses_last_administrator(of_cluster, removed, access_settings(admin)):
+        fail(
+            "nothing is deleted: afterwards no principal would have ALTER on the cluster, and the broker has no "
+            "super.users, so nobody could change ACLs any more: allow another principal first, or give --force"
+        )
+
+
+def _exactly(entry: AclEntry) -> AclFilter:
+    return AclFilter(
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission=entry.permission,
+    )
+
+
+def _parts(of: Iterable[AclEntry]) -> Iterator[list[AclEntry]]:
+    rest = iter(of)
+    while part := list(islice(rest, ACLS_AT_ONCE)):
+        yield part
+
+
+def _print(of: Iterable[AclEntry], output: Output) -> None:
+    ordered = sorted(of, key=_row)
+    if output is Output.JSON:
+        print_json([_json(each) for each in ordered])
+    elif ordered:
+        print_columns(_TITLES, [_row(each) for each in ordered])
+        say(counted(len(ordered), "ACL"))
+    else:
+        say("no ACLs")
+
+
+def _row(entry: AclEntry) -> tuple[str, ...]:
+    return (
+        words(entry.resource_type),
+        entry.resource_name,
+        words(entry.pattern_type),
+        entry.principal,
+        entry.host,
+        words(entry.operation),
+        words(entry.permission),
+    )
+
+
+def _json(entry: AclEntry) -> dict[str, Any]:
+    keys = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+    return dict(zip(keys, _row(entry), strict=True))
