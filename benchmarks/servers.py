@@ -58,10 +58,11 @@ class Server:
         return sum(map(process_cpu_s, self.pids))
 
     def resident_mib(self) -> float:
-        return sum(map(_resident_mib, self.pids))
+        return sum(map(resident_mib, self.pids))
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
