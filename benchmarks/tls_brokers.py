@@ -28,7 +28,7 @@ from benchmarks.lone_record import produce_frame
 from benchmarks.prepared_load import IN_FLIGHT, largest_batch
 from benchmarks.report import Cell, Output, Report, print_report, say
 from benchmarks.servers import DEADLINE_S, MIB, REMOVAL, resident_mib
-from benchmarks.tls import keystore
+from benchmarks.tls import WARM_UP, keystore
 from kraft.server.config.values import Durability
 from kraft.testing import Cluster
 from kraft.wire.declaration import Message
@@ -186,6 +186,8 @@ class _Figures:
 
     def measure_memory(self, connections: int) -> None:
         with ExitStack() as opened:
+            for _ in range(WARM_UP):
+                opened.enter_context(_Connection(self._broker)).once(_HELLO)
             before_kib = self._broker.used_kib()
             for _ in range(connections):
                 opened.enter_context(_Connection(self._broker)).once(_HELLO)
@@ -270,12 +272,13 @@ def main(
         for broker in brokers:
             _make_topic(broker)
         figures = [_Figures(broker) for broker in brokers]
+        for each in figures:
+            # Before the rounds leave freed memory behind, which connections would get.
+            each.measure_memory(connections)
         for number in range(warm_up + rounds):
             for each in figures:
                 each.add_round(mebibytes, connections)
             say(f"round {number + 1} of {warm_up + rounds}")
-        for each in figures:
-            each.measure_memory(connections)
         rows = [each.row(warm_up) for each in figures]
     notes = [
         "One client on the same machine: requests of 256 KiB and responses of 1 MiB, five at once on one connection.",

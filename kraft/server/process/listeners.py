@@ -132,10 +132,8 @@ class Listeners:
         """
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
         login = grpc_login(self._config.security_of(GRPC), apis, self._credentials.refusals)
-        if login is None:
-            await self.listen(GRPC, services, options)
-        else:
-            await self.listen(GRPC, [*services, login.service], options, login.gate)
+        await self.listen(GRPC, [*services, login.service], options, login.gate)
+        if login.gate is not None:
             apis.when_users_change(login.gate.users_changed)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
