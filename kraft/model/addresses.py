@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Generic, TypeVar
-
-_MAPPED: Final = "::ffff:"
-"""Begins an IPv4 address where a socket of IPv6 accepts both."""
+from ipaddress import IPv6Address
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
+def counted_address(host: str) -> str:
+    """Return the address by which limits count a host.
+
+    A network of IPv6 with a prefix of 64 bits counts as one address, as it is what one household or machine gets. An
+    IPv4 address is the same on every socket.
+    """
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return host if address.is_loopback else f"{IPv6Address(int(address) >> 64 << 64)}/64"
+
+
 def address_of(name: object) -> str:
-    """Return the host of a socket's name, without the port."""
+    """Return the address of a socket's name, as limits count it."""
     match name:
         case (str(host), int(_), *_):
-            return host.removeprefix(_MAPPED)
+            return counted_address(host)
         case _:
             return "?"
+
+
+def address_of_peer(peer: str) -> str:
+    """Return the same of a name as messages have it: `10.0.0.7:51000`, `[::1]:51000`."""
+    return counted_address(peer.rpartition(":")[0].strip("[]"))
 
 
 class AddressTurns(Generic[T]):

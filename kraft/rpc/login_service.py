@@ -11,6 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from msgspec import Struct
 
+from kraft.model.addresses import address_of_peer
 from kraft.model.errors import ErrorCode
 from kraft.rpc.login_places import LoginPlaces
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
@@ -57,7 +58,7 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
     async def Login(
         self, requests: AsyncIterator[login_pb2.LoginRequest], context: Context
     ) -> AsyncIterator[login_pb2.LoginResponse]:
-        host = readable_peer(context.peer()).rpartition(":")[0]
+        host = address_of_peer(readable_peer(context.peer()))
         deadline = asyncio.timeout(LOGIN_S_MAX)
         lost: list[str] = []
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import structlog
 
+from kraft.model.addresses import address_of_peer
 from kraft.model.callbacks import NowMs
 
 log = structlog.get_logger()
@@ -19,6 +20,8 @@ LINES_MAX: Final = 20
 """The most lines in the same time, whatever the reasons."""
 
 TEXT_MAX: Final = 300
+
+_MAPPED: Final = re.compile(r"^\[::ffff:([\d.]+)\](?=:)")
 
 _NUMBER: Final = re.compile(r"\d+")
 """Numbers in a reason, such as sizes and positions. Reasons that differ only in numbers are of the same kind."""
@@ -40,7 +43,7 @@ class RefusalLog:
         if now_ms - self._period_began_ms >= AGAIN_AFTER_MS:
             self._period_began_ms = now_ms
             self._logged.clear()
-        kind = (address.rpartition(":")[0], _NUMBER.sub("", reason))
+        kind = (address_of_peer(address), _NUMBER.sub("", reason))
         if kind in self._logged or len(self._logged) >= LINES_MAX:
             self._not_logged += 1
             return
@@ -51,6 +54,10 @@ class RefusalLog:
 
 
 def readable_peer(peer: str) -> str:
-    """Return gRPC's name of a peer as an address: `ipv6:%5B::1%5D:40000` becomes `[::1]:40000`."""
+    """Return gRPC's name of a peer as an address: `ipv6:%5B::1%5D:40000` becomes `[::1]:40000`.
+
+    An IPv4 address is the same, whichever socket accepted it.
+    """
     scheme, separator, address = peer.partition(":")
-    return unquote(address) if separator and scheme in ("ipv4", "ipv6") else unquote(peer)
+    readable = unquote(address) if separator and scheme in ("ipv4", "ipv6") else unquote(peer)
+    return _MAPPED.sub(r"\1", readable)

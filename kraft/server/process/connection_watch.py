@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from kraft.model.addresses import address_of_peer
 from kraft.model.callbacks import NowS
 from kraft.rpc.received_messages import Received, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
@@ -156,7 +157,7 @@ def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) 
         counts = Received(explained_bytes=seen.received_bytes, settled_bytes=seen.received_bytes)
     return Sample(
         peer=seen.peer,
-        host=readable_peer(seen.peer).rpartition(":")[0].strip("[]"),
+        host=address_of_peer(readable_peer(seen.peer)),
         received_bytes=seen.received_bytes,
         explained_bytes=counts.explained_bytes + acked_bytes,
         messages=counts.messages,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.model.addresses import AddressTurns, address_of
+from kraft.model.addresses import AddressTurns, address_of, address_of_peer
 
 
 def test_an_address_is_the_same_whichever_socket_accepted_it() -> None:
@@ -12,6 +12,26 @@ def test_an_address_is_the_same_whichever_socket_accepted_it() -> None:
     assert address_of(("::ffff:10.0.0.7", 5_100, 0, 0)) == "10.0.0.7"
     assert address_of(("::1", 5_100, 0, 0)) == "::1"
     assert address_of("") == "?"
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("2001:db8:0:1::7", "2001:db8:0:1::/64"),
+        ("2001:db8:0:1:ffff:ffff:ffff:ffff", "2001:db8:0:1::/64"),
+        ("2001:db8:0:2::7", "2001:db8:0:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("::ffff:a00:7", "10.0.0.7"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("::1", "::1"),
+        ("no:address", "no:address"),
+        ("?", "?"),
+    ],
+)
+def test_a_network_of_ipv6_counts_as_one_address(host: str, counted: str) -> None:
+    assert address_of((host, 5_100, 0, 0)) == counted
+    assert address_of_peer(f"[{host}]:5100") == counted
 
 
 def test_what_one_address_has_to_do_delays_the_others_by_one_turn() -> None:

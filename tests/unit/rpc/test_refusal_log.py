@@ -56,7 +56,12 @@ def test_reasons_that_a_stranger_chooses_do_not_fill_the_log() -> None:
 
 @pytest.mark.parametrize(
     ("peer", "readable"),
-    [("ipv4:127.0.0.1:1", "127.0.0.1:1"), ("unix:/a", "unix:/a"), ("ipv6:%5Bfe80::1%25eth0%5D:1", "[fe80::1%eth0]:1")],
+    [
+        ("ipv4:127.0.0.1:1", "127.0.0.1:1"),
+        ("unix:/a", "unix:/a"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:1", "[fe80::1%eth0]:1"),
+        ("ipv6:%5B::ffff:10.0.0.7%5D:1", "10.0.0.7:1"),
+    ],
 )
 def test_grpcs_names_of_peers_are_made_readable(peer: str, readable: str) -> None:
     assert readable_peer(peer) == readable
