@@ -36,8 +36,8 @@ AddScram = Annotated[
         "--add-scram",
         "-S",
         metavar="MECHANISM=[name=USER,password-file=FILE]",
-        help="User that the cluster begins with; also with password=, which others see in the list of processes, or"
-        " salt=, saltedpassword= and iterations=, as in Kafka. May be repeated.",
+        help="Create this user with the cluster. password-file= may be Kafka's password=, which others see in the list"
+        " of processes, or its salt=, saltedpassword= and iterations=. May be repeated.",
         show_default=False,
     ),
 ]
