@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -76,7 +77,7 @@ async def _serve(kind: str, keystore: Path) -> None:
     make: Callable[[], asyncio.BaseProtocol] = _Answering
     if kind == "kraft":
         handshakes = Handshakes(TlsBuffers(), lambda _, reason: print(reason, file=sys.stderr), _counted, _ended)
-        make = lambda: ServerHandshake(handshakes, lambda: shown, lambda _: _Answering())  # noqa: E731
+        make = partial(ServerHandshake, handshakes, lambda: shown, lambda _: _Answering())
     tls = shown.context if kind == "asyncio" else None
     server = await loop.create_server(make, "127.0.0.1", 0, ssl=tls, backlog=1_024)
     print(server.sockets[0].getsockname()[1], flush=True)
