@@ -6,14 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import structlog
 from msgspec import Struct
 
-from kraft.tls.store_files import KeyMaterial, StoreError, read_key_store, read_trust_store
+from kraft.tls.store_files import KeyMaterial, read_key_store, read_trust_store
 from kraft.tls.stores import TlsSettings
-from kraft.tls.watched_files import WatchedFiles, store_files
-
-log = structlog.get_logger()
+from kraft.tls.watched_files import WatchedFiles, read_again, store_files
 
 LOOK_S: Final = 1.0
 """The files are looked at once in this time at most."""
@@ -50,18 +47,11 @@ class WatchedStores:
             if now_s - self._looked_s < LOOK_S:
                 return self.generation
             self._looked_s = now_s
-            if self._files.have_changed():
-                self._replace()
+            found = read_again(self._files, self._read, files=[str(path) for path in self._files.paths])
+            if found is not None:
+                self.latest = found
+                self.generation += 1
             return self.generation
-
-    def _replace(self) -> None:
-        try:
-            self.latest = self._read()
-        except StoreError as error:
-            log.error("certificates not renewed", reason=str(error))
-            return
-        self.generation += 1
-        log.info("certificates renewed", files=[str(path) for path in self._files.paths])
 
     def _read(self) -> StoresRead:
         settings = self._settings

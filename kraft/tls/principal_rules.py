@@ -28,7 +28,7 @@ class InvalidPrincipalRules(ValueError):
 
 
 class NoPrincipal(Exception):
-    """No rule matches. The text is one line."""
+    """No rule matches, or there is no name that could. The text is one line."""
 
 
 class _Rule(Struct, frozen=True):

@@ -9,13 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-import structlog
-
-from kraft.tls.store_files import StoreError
 from kraft.tls.stores import TlsSettings
-from kraft.tls.watched_files import WatchedFiles, store_files
-
-log = structlog.get_logger()
+from kraft.tls.watched_files import WatchedFiles, read_again, store_files
 
 CHECK_PERIOD_S: Final = 2.0
 
@@ -47,17 +42,9 @@ class RenewedContext(Generic[Context]):
     async def check(self) -> None:
         """Make a new context if a file has changed."""
         # In a thread: a file system may be slow, and to decrypt a key takes long.
-        changed = await asyncio.to_thread(self._remake)
+        changed = await asyncio.to_thread(
+            read_again, self._files, lambda: self._make(self._settings), listener=self._name
+        )
         if changed is not None:
             self._context = changed
             self.generation += 1
-            log.info("certificates renewed", listener=self._name)
-
-    def _remake(self) -> Context | None:
-        if not self._files.have_changed():
-            return None
-        try:
-            return self._make(self._settings)
-        except StoreError as error:
-            log.warning("certificates not renewed", listener=self._name, reason=str(error))
-            return None

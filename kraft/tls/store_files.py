@@ -50,27 +50,27 @@ class KeyMaterial(Struct, frozen=True):
 def read_key_store(store: KeyStore) -> KeyMaterial:
     """Read a key and its certificates. Raises StoreError. To decrypt a key takes up to some hundred milliseconds."""
     if not isinstance(store, KeyStoreFile):
-        keys = _pem_blocks(store.key.text.encode())
-        return _material(keys, _pem_blocks(store.certificate_chain.encode()), store.key_password, "ssl.keystore.key")
+        keys = pem_blocks(store.key.text.encode())
+        return _material(keys, pem_blocks(store.certificate_chain.encode()), store.key_password, "ssl.keystore.key")
     where = f"{_KEY_STORE}.location: {store.path}"
     data = _read(store.path, _KEY_STORE, store.type, forbidden=READ_BY_OTHERS)
     if store.type is StoreType.PKCS12:
         return _key_of_pkcs12(data, store.password, where)
-    blocks = _pem_blocks(data)
+    blocks = pem_blocks(data)
     return _material(blocks, blocks, store.key_password or store.password, where)
 
 
 def read_trust_store(store: TrustStore) -> bytes:
     """Return the certificates of the trusted CAs in PEM. Raises StoreError."""
     if not isinstance(store, TrustStoreFile):
-        where, blocks = "ssl.truststore.certificates", _pem_blocks(store.certificates.encode())
+        where, blocks = "ssl.truststore.certificates", pem_blocks(store.certificates.encode())
     else:
         where = f"{_TRUST_STORE}.location: {store.path}"
         data = _read(store.path, _TRUST_STORE, store.type, forbidden=0)
         if store.type is StoreType.PKCS12:
             found = _load_pkcs12(data, store.password, where, _TRUST_STORE)
             return _certificates_pem([*([found.cert] if found.cert else []), *found.additional_certs], where)
-        blocks = _pem_blocks(data)
+        blocks = pem_blocks(data)
     certificates = [block for kind, block in blocks if kind.endswith("CERTIFICATE")]
     if not certificates:
         raise StoreError(f"{where}: there is no certificate in it: it needs those of the trusted CAs, in PEM")
@@ -80,7 +80,7 @@ def read_trust_store(store: TrustStore) -> bytes:
 # --- PEM ---------------------------------------------------------------------------------------------------------
 
 
-def _pem_blocks(text: bytes) -> list[tuple[str, bytes]]:
+def pem_blocks(text: bytes) -> list[tuple[str, bytes]]:
     """Return kind and content of each block. In a properties file a block may stand on one line, with spaces in it."""
     found = []
     for match in _BLOCK.finditer(text):

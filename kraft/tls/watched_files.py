@@ -1,13 +1,23 @@
-"""Files that are read again when they change."""
+"""Files that are read again when they change.
+
+Stores that cannot be used are logged, and what was read before them stays in use.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+import structlog
+
+from kraft.tls.store_files import StoreError
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
+
+log = structlog.get_logger()
+
+Content = TypeVar("Content")
 
 _Mark: TypeAlias = tuple[int, int, int] | None
 
@@ -30,6 +40,22 @@ class WatchedFiles:
 
     def _marks(self) -> list[_Mark]:
         return [_mark(path) for path in self.paths]
+
+
+def read_again(files: WatchedFiles, read: Callable[[], Content], /, **of: object) -> Content | None:
+    """Return what `read` returns if a file has changed; None if not, or if the stores in them cannot be used.
+
+    `of` says in the log whose they are. It asks the disk, which may be slow.
+    """
+    if not files.have_changed():
+        return None
+    try:
+        content = read()
+    except StoreError as error:
+        log.error("certificates not renewed", reason=str(error), **of)
+        return None
+    log.info("certificates renewed", **of)
+    return content
 
 
 def store_files(settings: TlsSettings) -> list[Path]:

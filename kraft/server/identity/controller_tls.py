@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,10 +15,8 @@ from msgspec import Struct
 from kraft.server.config.values import CONTROLLER
 from kraft.server.identity.credential_files import CredentialsError, read, read_private
 from kraft.tls.renewal import RenewedContext
-from kraft.tls.store_files import StoreError
+from kraft.tls.store_files import StoreError, pem_blocks
 from kraft.tls.stores import KeyStoreFile, TlsSettings, TrustStoreFile
-
-_PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 _HANDSHAKE_TURNS: Final = 4
 """Messages of each end at most; an end that waits for more has already checked the other."""
@@ -92,12 +89,13 @@ def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> Tls
     """
     own = read_private(keystore, "ssl.keystore.location", forbidden=0o007)
     trusted = read(truststore, "ssl.truststore.location")
-    keys = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1].endswith(b"PRIVATE KEY")]
+    blocks = pem_blocks(own)
+    keys = [block for kind, block in blocks if kind.endswith("PRIVATE KEY")]
     if any(b"ENCRYPTED" in key for key in keys):
         raise CredentialsError(
             f"ssl.keystore.location: {keystore}: an encrypted private key is not supported yet: decrypt it"
         )
-    certificates = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1] == b"CERTIFICATE"]
+    certificates = [block for kind, block in blocks if kind == "CERTIFICATE"]
     if len(keys) != 1 or not certificates:
         raise CredentialsError(
             f"ssl.keystore.location: {keystore}: expected one private key and its certificates, in PEM"
@@ -120,7 +118,7 @@ def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> Tls
         raise CredentialsError(
             f"ssl.keystore.location: {keystore}: no node that trusts {truststore} would accept it: {reason}"
         ) from None
-    return TlsFiles(private_key=keys[0], certificates=b"\n".join(certificates), trusted=trusted)
+    return TlsFiles(private_key=keys[0], certificates=b"".join(certificates), trusted=trusted)
 
 
 def _shake_hands(answering: ssl.SSLContext, dialing: ssl.SSLContext, host: str | None) -> None:
