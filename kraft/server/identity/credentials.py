@@ -24,7 +24,7 @@ from kraft.rpc.secure_channel import TlsDial, server_credentials
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.identity.certificate_expiry import CertificateExpiry
-from kraft.server.identity.certificate_principals import principal_of_certificate
+from kraft.server.identity.certificate_principals import grpc_principal
 from kraft.server.identity.cluster_secrets import WatchedSecrets
 from kraft.server.identity.controller_tls import ControllerTls
 from kraft.server.identity.credential_files import CredentialsError
@@ -86,7 +86,7 @@ class NodeCredentials:
             listener=listener,
             clients=clients,
             login_bytes_max=None if security.sasl is None else security.sasl.receive_bytes_max,
-            principal_of=principal_of_certificate(security.tls) if listener != CONTROLLER else None,
+            principal_of=grpc_principal(security.tls) if listener != CONTROLLER else None,
             known_nodes=self._known_nodes(listener),
         )
 

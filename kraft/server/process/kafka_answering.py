@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Mapping
 from socket import SOCK_STREAM
 
-from kraft.model.addresses import address_of
+from kraft.model.addresses import address_of, address_of_peer
 from kraft.model.config_types import INT32_MAX
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.sasl.login import LoginRules
 from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.identity.certificate_principals import kafka_principal
 from kraft.server.identity.kafka_tls import KafkaTls
-from kraft.server.kafka_listener.connection import ConnectionLimits, MakeRequests
+from kraft.server.kafka_listener.answering import MakeRequests
+from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.connection_counts import count_limits
 from kraft.server.kafka_listener.listener import ListenerLimits, TlsAnswering
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests, NodeConnections
 from kraft.server.loop.unread_responses import UnreadResponses
-from kraft.tls.distinguished_names import UnreadableCertificate, owner_of
-from kraft.tls.handshakes import ClientRefused, TlsPeer
-from kraft.tls.principal_rules import NoPrincipal, PrincipalRules
+from kraft.tls.handshakes import TlsPeer
 
 
 async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
@@ -86,7 +86,7 @@ class KafkaAnswering:
         rules = None if security.sasl is not None else self._tls.rules_of(listener)
 
         def after_handshake(shown: TlsPeer) -> MakeRequests:
-            return self._requests(listener, principal_of(rules, shown.certificate), shown.own_certificate)
+            return self._requests(listener, kafka_principal(rules, shown.certificate), shown.own_certificate)
 
         return TlsAnswering(self._tls.shown_at(listener).current, after_handshake)
 
@@ -114,16 +114,6 @@ class KafkaAnswering:
         authenticator = self._apis.logins.at(listener)
 
         def after_login(peer: str) -> LoginRequests:
-            return LoginRequests(authenticator, rules, answering(peer), apis, peer.rpartition(":")[0])
+            return LoginRequests(authenticator, rules, answering(peer), apis, address_of_peer(peer))
 
         return after_login
-
-
-def principal_of(rules: PrincipalRules | None, certificate: bytes | None) -> Principal:
-    """Return whom a certificate stands for. `rules`: None if clients log in later. Raises ClientRefused."""
-    if rules is None or certificate is None:
-        return ANONYMOUS
-    try:
-        return Principal(rules.name(owner_of(certificate)))
-    except (NoPrincipal, UnreadableCertificate) as error:
-        raise ClientRefused(str(error)) from None
