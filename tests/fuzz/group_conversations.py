@@ -19,7 +19,7 @@ from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.groups import GroupsHandler
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES

@@ -16,7 +16,7 @@ from kraft.sasl.scram import ScramMechanism
 from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.tokens import VerifiedToken
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey

@@ -19,6 +19,7 @@ from msgspec import Struct
 from kraft.model.addresses import address_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
+from kraft.server.kafka_listener.answering import CloseConnection, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
@@ -32,49 +33,6 @@ TAKEN_AT_ONCE_MAX: Final = 64
 
 READ_BYTES_MIN: Final = 64 * 1024
 """A client that reads less than this between two checks counts as one that reads nothing."""
-
-
-class CloseConnection(Exception):
-    """The connection closes after the request, of which the client gets `response`, if any.
-
-    The message is one line that says why.
-    """
-
-    def __init__(self, reason: str, response: ResponseBytes | None = None) -> None:
-        super().__init__(reason)
-        self.response = response or []
-
-
-class TakenOver(Exception):
-    """The connection is not one of Kafka's protocol from here on: `serve` takes it over."""
-
-    def __init__(self, serve: TakeOver) -> None:
-        super().__init__()
-        self.serve = serve
-
-
-class Requests(Protocol):
-    """Answers the requests of one connection."""
-
-    @property
-    def is_trusted(self) -> bool:
-        """False until the client has logged in."""
-
-    def objection(self) -> str | None:
-        """Return why the connection has to end although the client does nothing wrong. None if it may go on."""
-
-    def when_pipelined(self, go_on: Callback) -> None:
-        """Set `go_on`, which is called when `is_pipelined` may have become true."""
-
-    def is_pipelined(self, frame: memoryview) -> bool:
-        """True if the request may be begun before earlier requests of its kind are answered."""
-
-    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
-        """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection and TakenOver."""
-
-
-MakeRequests = Callable[[str], Requests]
-"""Takes a client's address, and makes what answers its requests."""
 
 
 class ListenerSide(Protocol):

@@ -9,7 +9,7 @@ from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.request_context import RequestContext
 from kraft.rpc.value_elements import count_value_elements
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.encoded_responses import (
     ELEMENTS_ON_LOOP_MAX,
     EncodedResponses,

@@ -15,7 +15,8 @@ from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.acceptor import Acceptor
-from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, MakeRequests, peer_of
+from kraft.server.kafka_listener.answering import MakeRequests
+from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, peer_of
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits, ConnectionCounts
 from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes

@@ -15,7 +15,7 @@ from kraft.model.errors import ErrorCode
 from kraft.rpc.frame_exchange import HELLO_KEY
 from kraft.sasl.login import TOKEN_MESSAGE_BYTES_MAX, LoggedIn, LoginFailed, LoginRules
 from kraft.server.identity.authenticator import Authenticator
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests, api_name
 from kraft.server.kafka_listener.response_writer import ResponseBytes
 from kraft.wire.api_keys import ApiKey, request_type

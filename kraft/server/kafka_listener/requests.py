@@ -18,7 +18,7 @@ from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
-from kraft.server.kafka_listener.connection import CloseConnection, TakenOver
+from kraft.server.kafka_listener.answering import CloseConnection, TakenOver
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
 from kraft.server.kafka_listener.response_writer import ResponseBytes
 from kraft.server.loop.unread_responses import UnreadResponses

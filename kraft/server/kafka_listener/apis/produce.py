@@ -16,9 +16,9 @@ from kraft.server.access.asker import Asker, Askers
 from kraft.server.access.record_guards import transaction_refusal
 from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
 from kraft.server.handlers.produce_verification import TransactionSupport
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
-from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.waiting_appends import WaitingClient

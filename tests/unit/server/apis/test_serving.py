@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
 from kraft.wire.api_keys import ApiKey

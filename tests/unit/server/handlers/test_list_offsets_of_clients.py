@@ -13,7 +13,7 @@ from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.handlers.list_offsets import ListOffsetsHandler, led_elsewhere
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import ConnectionContext

@@ -13,10 +13,8 @@ from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.kafka_listener.connection import (
-    CloseConnection,
-    ConnectionLimits,
-)
+from kraft.server.kafka_listener.answering import CloseConnection
+from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory

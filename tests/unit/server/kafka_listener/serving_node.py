@@ -28,7 +28,7 @@ from kraft.rpc.peers import PeerConnections
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.served_frames import ServedFrames
 from kraft.rpc.services import Service
-from kraft.server.kafka_listener.connection import MakeRequests
+from kraft.server.kafka_listener.answering import MakeRequests
 from kraft.server.kafka_listener.listener import KafkaListener, TlsAnswering
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.requests import KafkaRequests

@@ -10,11 +10,7 @@ import weakref
 import pytest
 from msgspec.structs import replace
 
-from kraft.server.kafka_listener.connection import (
-    PIPELINED_MAX,
-    TAKEN_AT_ONCE_MAX,
-    KafkaConnection,
-)
+from kraft.server.kafka_listener.connection import PIPELINED_MAX, TAKEN_AT_ONCE_MAX, KafkaConnection
 from kraft.server.kafka_listener.listener import ListenerLimits
 from kraft.server.kafka_listener.response_writer import (
     WRITTEN_ALONE_BYTES_MIN,

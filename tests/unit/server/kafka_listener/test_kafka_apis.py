@@ -14,7 +14,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from kraft.wire.api_versions import advertised_versions

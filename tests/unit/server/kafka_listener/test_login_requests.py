@@ -26,7 +26,7 @@ from kraft.sasl.scram import ScramMechanism
 from kraft.sasl.scram_client import ScramClient
 from kraft.server.handlers.login import refuse_authenticate, refuse_handshake
 from kraft.server.identity.authenticator import Authenticator
-from kraft.server.kafka_listener.connection import CloseConnection, TakenOver
+from kraft.server.kafka_listener.answering import CloseConnection, TakenOver
 from kraft.server.kafka_listener.handled import HandledApi
 from kraft.server.kafka_listener.login_requests import REQUESTS_MAX, LoginRequests
 from kraft.server.kafka_listener.requests import Api, ConnectionContext, KafkaRequests

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.requests import LONG_FRAME_BYTES, Api, ConnectionContext, KafkaRequests
 from kraft.server.kafka_listener.response_writer import ResponseBytes
 from kraft.wire.api_keys import ApiKey

@@ -12,7 +12,7 @@ from kraft.sasl.login import LoginRules
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
-from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.kafka_listener.response_writer import ResponseBytes

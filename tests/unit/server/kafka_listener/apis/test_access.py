@@ -14,9 +14,9 @@ from kraft.metadata.authorizer import CurrentAuthorizer
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode
 from kraft.server.access.asker import Askers
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
-from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions, SharedFetches
 from kraft.server.loop.budget import Budget
 from kraft.wire.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -16,8 +16,8 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.server.handlers.long_produces import LONG_FROM
 from kraft.server.handlers.produce_verification import TransactionSupport
+from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.produce import ProduceApi
-from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
