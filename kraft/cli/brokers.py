@@ -19,7 +19,7 @@ from kraft.cli.options import (
 from kraft.cli.printing import counted, fail, print_columns, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kraft.client import Admin
     from kraft.client.model.errors import NoActiveController
@@ -28,6 +28,22 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List brokers, fence them, and remove them from the cluster.", no_args_is_help=True)
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="Id of the broker (its node.id).")]
+
+
+def _with_admin(act: Callable[[Admin, int, Output], None]) -> Callable[..., None]:
+    """Return the command that does this with one broker, and has no options but the usual ones."""
+
+    def command(
+        broker_id: BrokerArgument,
+        bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+        output: OutputFormat = Output.TABLE,
+        timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        with open_admin(bootstrap_server, timeout_ms) as admin:
+            act(admin, broker_id, output)
+
+    command.__doc__ = act.__doc__
+    return command
 
 
 @app.command("list")
@@ -70,17 +86,12 @@ def _print_brokers(brokers: Sequence[BrokerDescription], inactive: NoActiveContr
 
 
 @app.command("describe")
-def describe(
-    broker_id: BrokerArgument,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
-) -> None:
+@_with_admin
+def describe(admin: Admin, broker_id: int, output: Output) -> None:
     """Show the details of one broker."""
     from kraft.model.ids import uuid_to_text
 
-    with open_admin(bootstrap_server, timeout_ms) as admin:
-        (broker,) = admin.describe_brokers([broker_id])
+    (broker,) = admin.describe_brokers([broker_id])
     if output is Output.JSON:
         print_json(_as_json(broker))
         return
@@ -148,18 +159,13 @@ def fence(
 
 
 @app.command("unfence")
-def unfence(
-    broker_id: BrokerArgument,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
-) -> None:
+@_with_admin
+def unfence(admin: Admin, broker_id: int, output: Output) -> None:
     """Remove the operator fence of a broker.
 
     The broker is in service again as soon as it has caught up with the metadata.
     """
-    with open_admin(bootstrap_server, timeout_ms) as admin:
-        result = admin.unfence_broker(broker_id)
+    result = admin.unfence_broker(broker_id)
     sentence = (
         f"Operator fence of broker {broker_id} removed."
         if result.changed
@@ -169,20 +175,15 @@ def unfence(
 
 
 @app.command("unregister")
-def unregister(
-    broker_id: BrokerArgument,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
-) -> None:
+@_with_admin
+def unregister(admin: Admin, broker_id: int, output: Output) -> None:
     """Remove a broker that is gone for good. It must be stopped and hold no replica."""
-    with open_admin(bootstrap_server, timeout_ms) as admin:
-        admin.unregister_broker(broker_id)
-        if output is Output.JSON:
-            print_json({"broker_id": broker_id, "unregistered": True, "leaderless": []})
-        else:
-            print(f"Broker {broker_id} unregistered.")
-        _warn_of_controller(admin, broker_id)
+    admin.unregister_broker(broker_id)
+    if output is Output.JSON:
+        print_json({"broker_id": broker_id, "unregistered": True, "leaderless": []})
+    else:
+        print(f"Broker {broker_id} unregistered.")
+    _warn_of_controller(admin, broker_id)
 
 
 @app.command("decommission")
