@@ -327,7 +327,7 @@ class Sender:
         led = [each for each, leader in leaders.items() if leader is not None and leader.address == address]
         self._fail_unsent(led, error)
 
-    def _fail_unsent(self, partitions: Sequence[TopicPartition], error: AuthenticationFailed) -> None:
+    def _fail_unsent(self, partitions: Sequence[TopicPartition], error: AuthenticationFailed | Refusal) -> None:
         self._settle(self._buffer.drop_unsent(partitions, lambda _: error))
 
     def _metadata_refreshed(self) -> None:
@@ -382,6 +382,9 @@ class Sender:
         except AuthenticationFailed as error:
             self._fail_unsent(self._buffer.waiting(), error)
         except (Unreachable, Refusal) as error:
+            if isinstance(error, Refusal) and error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # It may write no topic at all.
+                self._fail_unsent(self._buffer.waiting(), error)
             self._buffer.trouble = f"no producer id: {error}"
             await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)
         else:

@@ -13,6 +13,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.model.access import CLUSTER_NAME, Operation, ResourceType, words
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
+from kraft.server.access.group_askers import GroupAskers
 from kraft.server.config.access_settings import AccessSettings
 
 REFUSED_WITH: Final = {
@@ -112,6 +113,7 @@ class Askers:
     def __init__(self, image: CurrentImage, authorizers: CurrentAuthorizer) -> None:
         self._image = image
         self._authorizers = authorizers
+        self.of_groups: Final = GroupAskers(self.authorizer)
 
     def authorizer(self) -> Authorizer:
         """Return that of the current image: the same object as long as its ACLs are the same."""

@@ -11,6 +11,7 @@ from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.server.access.asker import Asker
+from kraft.server.access.group_askers import GroupAskers
 from kraft.server.access.guard import (
     ASKED_AT_ONCE,
     Guard,
@@ -143,15 +144,23 @@ delete_groups: Final = part_by_part(
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-async def consumer_group_heartbeat(asker: Asker, request: ConsumerGroupHeartbeatRequest, proceed: Proceed) -> Any:
-    """READ on the group, and DESCRIBE on each topic that the member subscribes to by name: or nothing at all."""
-    asker.require(Operation.READ, _GROUP, request.group_id)
-    _, hidden = await asked(
-        request.subscribed_topic_names or (), lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name)
-    )
-    if hidden:
-        raise asker.refusal(Operation.DESCRIBE, _TOPIC, hidden[0])
-    return await proceed(request)
+def consumer_group_heartbeat(of_groups: GroupAskers) -> Guard:
+    """READ on the group, and DESCRIBE on each topic that the member subscribes to by name: or nothing at all.
+
+    Of the topics that match its regular expression, the group gets those that the member may describe.
+    """
+
+    async def guard(asker: Asker, request: ConsumerGroupHeartbeatRequest, proceed: Proceed) -> Any:
+        asker.require(Operation.READ, _GROUP, request.group_id)
+        _, hidden = await asked(
+            request.subscribed_topic_names or (), lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name)
+        )
+        if hidden:
+            raise asker.refusal(Operation.DESCRIBE, _TOPIC, hidden[0])
+        of_groups.heard(request.group_id, asker.requester)
+        return await proceed(request)
+
+    return guard
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------

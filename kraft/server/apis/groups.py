@@ -23,16 +23,22 @@ from kraft.rpc.group_calls import (
     TXN_OFFSET_COMMIT,
 )
 from kraft.server.access import group_guards
-from kraft.server.access.guard import Permission
+from kraft.server.access.guard import Guard, Permission
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
+from kraft.server.apis.sides import Side
 from kraft.server.handlers import classic_groups, committed_offsets, find_coordinator, groups
 from kraft.wire.api_keys import ApiKey
 
 _TO_BE_A_MEMBER: Final = (Permission(Operation.READ, ResourceType.GROUP),)
 _TO_COMMIT: Final = (*_TO_BE_A_MEMBER, Permission(Operation.READ, ResourceType.TOPIC))
 _TO_COMMIT_IN_TRANSACTION: Final = (Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), *_TO_COMMIT)
+
+
+def _guard_of_heartbeats(side: Side) -> Guard:
+    assert side.askers is not None, "without askers there is no guard"
+    return group_guards.consumer_group_heartbeat(side.askers.of_groups)
 
 
 def _find_coordinator(broker: BrokerSide) -> Handler[Any, Any]:
@@ -97,7 +103,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.groups.consumer.heartbeat,
         takes_context=True,
         needs=(*_TO_BE_A_MEMBER, Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
-        guard=lambda _: group_guards.consumer_group_heartbeat,
+        guard=_guard_of_heartbeats,
     ),
     Api(
         key=ApiKey.LIST_GROUPS,

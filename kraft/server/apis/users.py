@@ -22,6 +22,7 @@ USER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=from_metadata(describe_user_scram_credentials),
         at_controller=from_metadata(describe_user_scram_credentials),
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
+        refused=users.description_refused,
     ),
     Api(
         key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

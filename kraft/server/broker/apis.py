@@ -63,6 +63,9 @@ class BrokerApis:
         self._coordinators = coordinators
         self._waiting_appends = waiting_appends
         self._users = NO_USERS
+        self._askers = askers_of(config.access, metadata.image)
+        if self._askers is not None:
+            coordinators.groups.show_topics(self._askers.of_groups.describable)
         self._when_users_change: list[Callback] = []
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
@@ -126,7 +129,7 @@ class BrokerApis:
             image=metadata.image,
             index=metadata.published_index,
             entropy=self._world.entropy,
-            askers=askers_of(config.access, metadata.image),
+            askers=self._askers,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             slow_reads=self._slow_reads,

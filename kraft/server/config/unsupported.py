@@ -28,14 +28,6 @@ ZOOKEEPER_REFUSAL: Final = (
 _SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", overrides.PREFIX)
 _SECURITY_KEYS = ("principal.builder.class",)
 
-_NOT_ENFORCED_YET = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
-"""Refused until every API asks the authorizer, so that nobody believes in half a wall."""
-
-# Values of security settings that describe what a node does without authorization.
-_HARMLESS_SECURITY_VALUES = {
-    "allow.everyone.if.no.acl.found": ("true",),
-}
-
 _OF_NODES = _names("sasl.mechanism.inter.broker.protocol sasl.mechanism.controller.protocol")
 """How the nodes of Kafka log in at each other."""
 
@@ -125,11 +117,7 @@ def refusal(key: str, value: str) -> str | None:
         return ZOOKEEPER_REFUSAL
     if key.startswith(overrides.PREFIX):
         return overrides.refusal(key, value)
-    if not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
-        return None
-    if key in _NOT_ENFORCED_YET:
-        return "not supported yet: remove the line, and keep the node in a trusted network"
-    if key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):
+    if not value or key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):
         return None
     if key.startswith("sasl.kerberos.") or key == "principal.to.local.rules":
         return _NO_KERBEROS
@@ -148,7 +136,7 @@ def warning(key: str) -> str | None:
     """Return a warning for a setting without effect, or None."""
     if key in _CREATION_RATES_OF_OTHERS:
         return "has no effect: it is for listeners of Kafka's protocol"
-    if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
+    if key in BY_NAME:
         return None
     if key.startswith(overrides.PREFIX):
         return overrides.warning(key)

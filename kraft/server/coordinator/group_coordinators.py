@@ -31,7 +31,7 @@ from kraft.server.coordinator.group_kind import GroupHost, GroupKind
 from kraft.server.coordinator.group_log import GroupLog
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.coordinator.shard_host import HostSettings, ShardHostServices
-from kraft.server.coordinator.topic_changes import TopicChanges
+from kraft.server.coordinator.topic_changes import Describable, TopicChanges
 from kraft.server.coordinator.topic_shards import TopicShards, decision_context
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.partition import Partition
@@ -119,9 +119,15 @@ class GroupCoordinators:
             host.running()
             command = replace(command, guard=await self.verification.guard(host.partition, command))
         response = await host.decide_for_client(command, _timeout_s(command))
-        if isinstance(command, ConsumerHeartbeat) and command.topic_regex:
-            self._topic_changes.resolve_regexes(host)
+        if isinstance(command, ConsumerHeartbeat):
+            self._topic_changes.member_heard(host, group_id)
+            if command.topic_regex:
+                self._topic_changes.resolve_regexes(host)
         return response
+
+    def show_topics(self, describable: Describable) -> None:
+        """Give groups, of the topics that match regular expressions, those that their members may describe."""
+        self._topic_changes.describable = describable
 
     async def append_marker(self, partition: int, marker: bytes, origin: AppendOrigin) -> None:
         """Append a control batch to a partition of `__consumer_offsets` that this broker leads.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from enum import IntEnum
 from functools import partial
@@ -47,6 +47,10 @@ REGEX_PAUSE_S: Final = 1.0
 """Pause after the regular expressions of a shard were resolved: topics may come and go one by one."""
 
 
+Describable = Callable[[str, Iterable[str]], Awaitable[frozenset[str] | None]]
+"""Returns those of the topics that members of the group may describe; None if it is not known who they are."""
+
+
 class _RegexesToResolve(IntEnum):
     """The regular expressions to resolve; a later value includes the earlier ones."""
 
@@ -70,10 +74,19 @@ class TopicChanges:
         self._resolving: dict[GroupHost, _RegexesToResolve] = {}
         """Shards with a task that resolves their expressions, with those that it has to resolve next."""
 
+        self.describable: Describable | None = None
+        """None: members may describe every topic."""
+
+        self._unheard: set[str] = set()
+        """Groups whose expressions are not resolved before a member is heard."""
+
         self._refused: WeakKeyDictionary[GroupHost, set[tuple[str, str]]] = WeakKeyDictionary()
         """Expressions whose topics a shard refused, by group; they are resolved again when topics come or go."""
 
     def metadata_applied(self, hosts: Iterable[GroupHost], before: MetadataImage, after: MetadataImage) -> None:
+        if self.describable is not None and before.acls is not after.acls:
+            for host in hosts:
+                self.resolve_regexes(host, again=True)
         if before.topic_ids is after.topic_ids:
             return
         changed = PersistentMap.of(after.topics).differing_keys(before.topics)
@@ -81,6 +94,12 @@ class TopicChanges:
         for host in hosts:
             if deleted:
                 self._tasks.start(self._delete_offsets(host, deleted), f"deletion of offsets in {host}")
+            self.resolve_regexes(host, again=True)
+
+    def member_heard(self, host: GroupHost, group_id: str) -> None:
+        """Resolve the expressions of the shard if those of this group waited for a member."""
+        if group_id in self._unheard:
+            self._unheard.discard(group_id)
             self.resolve_regexes(host, again=True)
 
     def resolve_regexes(self, host: GroupHost, *, again: bool = False) -> None:
@@ -134,15 +153,30 @@ class TopicChanges:
             found = await in_thread(self._executor, _matching_topics, accepted, image.topic_ids)
             if given_up := accepted - found.keys():
                 self._refuse(host, group_id, given_up, "to match the names of all topics takes too long")
+            if (visible := await self._visible(group_id, found)) is None:
+                self._unheard.add(group_id)
+                continue
             group = host.running().latest.consumer.get(group_id)
             results = {
                 regex: ResolvedRegex(topics=topics, version=version, timestamp_ms=self._clock.wall_ms())
-                for regex, topics in found.items()
+                for regex, topics in visible.items()
                 if group is not None and _differs(group, regex, topics)
             }
             if results:
                 log.debug("regular expressions resolved", group=group_id, regexes=len(results))
                 await self._record(host, ResolveRegexes(group_id=group_id, results=results))
+
+    async def _visible(self, group_id: str, found: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]] | None:
+        """Return the topics of each expression that the group may see; None before a member of it is heard."""
+        if self.describable is None:
+            return found
+        visible = {}
+        for regex, topics in found.items():
+            described = await self.describable(group_id, topics)
+            if described is None:
+                return None
+            visible[regex] = described
+        return visible
 
     async def _record(self, host: GroupHost, command: ResolveRegexes) -> None:
         """Have the shard record the topics, unless it refuses them for good. Raises Refusal if a retry may succeed."""

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: forwarded to and decided by the active controller."""
+"""AlterUserScramCredentials, which the active controller decides, and refused DescribeUserScramCredentials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from kraft.server.handlers.decisions import Decisions
 from kraft.wire.schema.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+)
+from kraft.wire.schema.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 
 
@@ -32,3 +37,20 @@ def refused(request: AlterUserScramCredentialsRequest, refusal: Refusal) -> Alte
     named = [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
     results = tuple(refused_user(user, refusal) for user in dict.fromkeys(named))
     return AlterUserScramCredentialsResponse(results=results)
+
+
+def description_refused(
+    request: DescribeUserScramCredentialsRequest, refusal: Refusal
+) -> DescribeUserScramCredentialsResponse:
+    """Return the refusal for each user that is named, too, as Kafka does."""
+    code, message = refusal.error_code, refusal.message
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=message,
+        results=tuple(
+            DescribeUserScramCredentialsResult(
+                user=each.name, error_code=code, error_message=message, credential_infos=()
+            )
+            for each in request.users or ()
+        ),
+    )

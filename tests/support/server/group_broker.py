@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from itertools import count
@@ -18,6 +19,7 @@ from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.coordinator.shard_host import HostSettings
+from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S
 from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
@@ -163,3 +165,16 @@ def heartbeat(group_id: str = GROUP, member_id: str = "m", **fields: Any) -> Con
         "topic_partitions": (),
     }
     return ConsumerGroupHeartbeatRequest(**{**request, **fields})
+
+
+def change_topics(broker: GroupBroker, after: MetadataImage) -> None:
+    before, broker.image = broker.image, after
+    broker.coordinators.metadata_applied(before, broker.image)
+
+
+async def subscribed(broker: GroupBroker, group_id: str = GROUP) -> set[str]:
+    """Return the topics that the expressions of the group match, once the coordinator has looked at them again."""
+    await asyncio.sleep(2 * REGEX_PAUSE_S)
+    await settle()
+    group = broker.coordinators.view(group_id).latest.consumer[group_id]
+    return {topic for resolved in group.regexes.values() for topic in resolved.topics}

@@ -63,7 +63,9 @@ def outcome(name: str, who: Asker) -> Any:
     """Return what the guard of a row answers, as plain values, or why it refuses."""
     case = CASES[name]
     config = SimpleNamespace(topics=SimpleNamespace(auto_create_enabled=True))
-    side: Any = SimpleNamespace(image=lambda: with_topic(cluster(1), [1]), config=config, askers=object())
+    image = with_topic(cluster(1), [1])
+    askers = Askers(lambda: image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False))
+    side: Any = SimpleNamespace(image=lambda: image, config=config, askers=askers)
     guard = guard_of(ROWS[name], side)
     assert guard is not None
 

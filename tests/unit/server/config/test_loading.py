@@ -273,10 +273,10 @@ DANGEROUS = [
     ("sasl.login.class=com.example.Login", "sasl.login.class: not supported yet"),
     ("security.inter.broker.protocol=SSL", "brokers also call each other at GRPC://localhost:9094, without TLS"),
     (
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "not supported yet: remove the line",
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "it keeps ACLs in ZooKeeper, which Kraft has not",
     ),
-    ("allow.everyone.if.no.acl.found=false", "allow.everyone.if.no.acl.found: not supported yet"),
+    ("principal.builder.class=com.example.Builder", "principal.builder.class: not supported yet"),
 ]
 
 
@@ -435,11 +435,13 @@ def test_elections_that_are_held_unasked_are_configured_by_kafkas_keys(load_text
 
 def test_all_problems_of_a_file_are_named_at_once(load_text: Load) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_text("process.roles=broker,controller\nnode.id=x\nlog.dirs=data\nsuper.users=User:a\nnum.partitions=0\n")
+        load_text(
+            "process.roles=broker,controller\nnode.id=x\nlog.dirs=data\nprincipal.builder.class=x\nnum.partitions=0\n"
+        )
     first, *problems = str(raised.value).splitlines()
     assert first.endswith("server.properties has 5 problems:")
     assert [problem.partition("server.properties")[2].partition(":")[2].strip()[:22] for problem in problems] == [
-        "4: super.users: not su",
+        "4: principal.builder.c",
         "2: node.id=x: expected",
         "listeners is missing: ",
         "controller.quorum.vote",

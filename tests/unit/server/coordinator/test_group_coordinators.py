@@ -14,20 +14,27 @@ from structlog.testing import capture_logs
 
 from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.name_regex import NameRegex
-from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
-from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
+from kraft.server.coordinator.topic_changes import RETRY_S
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.wire.schema.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support import offset_commands
 from tests.support.cluster_images import ORDERS, with_topic
 from tests.support.offset_commands import asking
-from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, joining, syncing
+from tests.support.server.group_broker import (
+    CONTEXT,
+    GROUP,
+    GroupBroker,
+    change_topics,
+    joining,
+    subscribed,
+    syncing,
+)
 from tests.support.server.replicas import DEFAULTS, lead, settle
 from tests.unit.server.coordinator.coordinating import append_foreign
 
@@ -51,11 +58,6 @@ async def committed(broker: GroupBroker, topic: str = "orders") -> int:
     asked = OffsetFetchRequestGroup(group_id=GROUP, topics=(asking(topic, 0),))
     (group,) = (await broker.handlers.offsets.fetch(OffsetFetchRequest(groups=(asked,)), NEWEST)).groups
     return group.topics[0].partitions[0].committed_offset
-
-
-def change_topics(broker: GroupBroker, after: MetadataImage) -> None:
-    before, broker.image = broker.image, after
-    broker.coordinators.metadata_applied(before, broker.image)
 
 
 @pytest.fixture
@@ -166,14 +168,6 @@ async def test_a_commit_of_more_offsets_than_fit_into_a_batch_is_refused_before_
                 await broker.handlers.offsets.commit(command, NEWEST)
         await commit(broker, 5)
         assert await committed(broker) == 5
-
-
-async def subscribed(broker: GroupBroker, group_id: str = GROUP) -> set[str]:
-    """Return the topics that the expressions of the group match, once the coordinator has looked at them again."""
-    await asyncio.sleep(2 * REGEX_PAUSE_S)
-    await settle()
-    group = broker.coordinators.view(group_id).latest.consumer[group_id]
-    return {topic for resolved in group.regexes.values() for topic in resolved.topics}
 
 
 async def test_a_regular_expression_is_resolved_when_a_member_comes_with_it(tmp_path: Path) -> None:

@@ -1,0 +1,235 @@
+"""Kafka's clients at real nodes that ask what everybody may do.
+
+Three nodes: what an administrator changes is forwarded to a controller in another process, which asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import confluent_kafka
+import kafka
+import kafka.admin
+import kafka.errors
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kraft.client import Admin
+from kraft.metadata.acls import AclEntry
+from kraft.model.access import Operation
+from tests.support.acl_entries import DENY, PREFIXED, entry
+from tests.support.kafka.access_rules import AUTHORIZED, Rules, on_cluster, on_group, on_id, on_topic
+from tests.support.kafka.logged_in_clients import (
+    DEADLINE_S,
+    VALUES,
+    assert_confluents_client_works,
+    assert_kafka_python_works,
+    assert_produced,
+)
+from tests.support.kafka.login_cluster import (
+    PASSWORD,
+    USER,
+    LoginCluster,
+    login_cluster,
+    of_librdkafka,
+    of_python,
+)
+from tests.support.waiting import until_every_broker_knows
+
+kafka_admin: Any = import_module("confluent_kafka.admin")
+"""It does not say what it exports."""
+
+MECHANISM = "SCRAM-SHA-256"
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
+    with login_cluster(tmp_path_factory.mktemp("cluster"), 3, **AUTHORIZED) as cluster:
+        cluster.set_password("root", PASSWORD)
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: LoginCluster) -> Iterator[Admin]:
+    """Everything is allowed to whoever comes over gRPC."""
+    with Admin(cluster.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture(scope="module")
+def rules(cluster: LoginCluster) -> Iterator[Rules]:
+    rules = Rules(cluster.bootstrap_servers)
+    yield rules
+    rules.close()
+
+
+@pytest.fixture
+def login(cluster: LoginCluster) -> dict[str, Any]:
+    return {"bootstrap.servers": cluster.kafka_bootstrap_servers, **of_librdkafka(MECHANISM)}
+
+
+@pytest.fixture
+def topic(cluster: LoginCluster, admin: Admin, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
+    admin.create_topic(name, 1, 3)
+    until_every_broker_knows(cluster.bootstrap_servers, name)
+    return name
+
+
+def member(topic: str, operation: Operation = Operation.READ) -> list[AclEntry]:
+    """Return what alice needs to write a topic, and to read it in a group of the same name."""
+    return [
+        on_topic(topic, Operation.WRITE, USER),
+        on_topic(topic, operation, USER),
+        on_group(topic, Operation.READ, USER),
+        # The test of the client creates one more.
+        entry(topic, Operation.CREATE, principal=f"User:{USER}", pattern_type=PREFIXED),
+    ]
+
+
+def code_of(error: KafkaException | KafkaError) -> int:
+    kafka_error = error.args[0] if isinstance(error, KafkaException) else error
+    return int(kafka_error.code())
+
+
+# --- what is allowed -------------------------------------------------------------------------------------------------
+
+
+def test_confluents_client_works_with_its_rights(login: dict[str, Any], rules: Rules, topic: str) -> None:
+    with rules.allowed(*member(topic)):
+        assert_confluents_client_works(login, topic)
+
+
+def test_kafka_python_works_with_its_rights(cluster: LoginCluster, rules: Rules, topic: str) -> None:
+    login = {"bootstrap_servers": cluster.kafka_bootstrap_servers.split(","), **of_python(MECHANISM)}
+    with rules.allowed(*member(topic)):
+        assert_kafka_python_works(login, topic)
+
+
+def test_a_super_user_needs_no_acl_and_is_denied_nothing(login: dict[str, Any], rules: Rules, topic: str) -> None:
+    with rules.allowed(entry("*", Operation.ALL, DENY, principal="User:*")):
+        assert_confluents_client_works({**login, "sasl.username": "root"}, topic)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_a_client_without_rights_sees_and_does_nothing(
+    cluster: LoginCluster, login: dict[str, Any], topic: str
+) -> None:
+    client = AdminClient(login)
+    assert client.list_topics(timeout=DEADLINE_S).topics == {}
+    found = client.list_topics(topic, timeout=DEADLINE_S).topics[topic]
+    assert found.error is not None
+    assert found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer({**login, "enable.idempotence": False})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert [each.code() for each in errors] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    for futures in (
+        client.create_topics([NewTopic(f"{topic}-2", 1, 3)]),
+        client.delete_topics([topic]),
+        client.describe_configs([kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, topic)]),
+        client.describe_configs([kafka_admin.ConfigResource(kafka_admin.ResourceType.BROKER, "1")]),
+        client.delete_consumer_groups([topic]),
+    ):
+        for future in futures.values():
+            with pytest.raises(KafkaException) as refused:
+                future.result(DEADLINE_S)
+            assert code_of(refused.value) in (
+                KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+                KafkaError.GROUP_AUTHORIZATION_FAILED,
+            )
+
+
+def test_a_group_needs_its_own_right(cluster: LoginCluster, rules: Rules, topic: str) -> None:
+    login = {"bootstrap_servers": cluster.kafka_bootstrap_servers.split(","), **of_python(MECHANISM)}
+    with rules.allowed(on_topic(topic, Operation.READ, USER)):
+        consumer = kafka.KafkaConsumer(topic, **login, group_id=topic, consumer_timeout_ms=DEADLINE_S * 1_000)
+        with pytest.raises(kafka.errors.GroupAuthorizationFailedError):
+            next(consumer)
+        consumer.close()
+
+
+def test_a_transaction_needs_the_right_for_its_id(login: dict[str, Any], rules: Rules, topic: str) -> None:
+    with rules.allowed(on_topic(topic, Operation.WRITE, USER)):
+        refused = confluent_kafka.Producer({**login, "transactional.id": topic})
+        with pytest.raises(KafkaException) as error:
+            refused.init_transactions(DEADLINE_S)
+        assert code_of(error.value) == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        with rules.allowed(on_id(topic, Operation.WRITE, USER)):
+            producer = confluent_kafka.Producer({**login, "transactional.id": topic})
+            producer.init_transactions(DEADLINE_S)
+            producer.begin_transaction()
+            assert_produced(producer, topic)
+            producer.commit_transaction(DEADLINE_S)
+
+
+def test_a_consumer_whose_right_is_taken_away_gets_no_more(login: dict[str, Any], rules: Rules, topic: str) -> None:
+    rights = member(topic)
+    with rules.allowed(*rights):
+        assert_produced(confluent_kafka.Producer(login), topic)
+        consumer = confluent_kafka.Consumer(
+            {**login, "group.id": topic, "auto.offset.reset": "earliest", "enable.partition.eof": False}
+        )
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        messages = consumer.consume(len(VALUES), DEADLINE_S)
+        assert [each.value() for each in messages] == VALUES
+        rules.withdraw(on_topic(topic, Operation.READ, USER))
+        codes = set[int]()
+        until_s = time.monotonic() + DEADLINE_S
+        while KafkaError.TOPIC_AUTHORIZATION_FAILED not in codes and time.monotonic() < until_s:
+            message = consumer.poll(1.0)
+            if message is not None:
+                error = message.error()
+                assert error is not None, "a record came without the right"
+                codes.add(error.code())
+        assert KafkaError.TOPIC_AUTHORIZATION_FAILED in codes
+        consumer.close()
+
+
+# --- administration --------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_may_what_the_cluster_is_asked_for_and_no_more(
+    login: dict[str, Any], rules: Rules, topic: str
+) -> None:
+    client = AdminClient(login)
+    with rules.allowed(on_cluster(Operation.CREATE, USER)):
+        client.create_topics([NewTopic(f"{topic}-2", 1, 3)])[f"{topic}-2"].result(DEADLINE_S)
+        with pytest.raises(KafkaException):
+            client.delete_topics([f"{topic}-2"])[f"{topic}-2"].result(DEADLINE_S)
+    with pytest.raises(KafkaException):
+        client.create_topics([NewTopic(f"{topic}-3", 1, 3)])[f"{topic}-3"].result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("right", [Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.ALTER])
+def test_acls_are_changed_by_those_who_may_alter_the_cluster(
+    login: dict[str, Any], rules: Rules, right: Operation
+) -> None:
+    client = AdminClient(login)
+    binding = kafka_admin.AclBinding(
+        kafka_admin.ResourceType.TOPIC,
+        f"by-{right.name}",
+        kafka_admin.ResourcePatternType.LITERAL,
+        f"User:{USER}",
+        "*",
+        kafka_admin.AclOperation.READ,
+        kafka_admin.AclPermissionType.ALLOW,
+    )
+    with rules.allowed(on_cluster(right, USER)):
+        (future,) = client.create_acls([binding]).values()
+        if right is Operation.ALTER:
+            future.result(DEADLINE_S)
+            rules.withdraw(on_topic(f"by-{right.name}", Operation.READ, USER))
+        else:
+            with pytest.raises(KafkaException) as refused:
+                future.result(DEADLINE_S)
+            assert code_of(refused.value) == KafkaError.CLUSTER_AUTHORIZATION_FAILED
