@@ -19,6 +19,8 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "1500",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "6000",
+    # By default each change of a group's members is followed by a second in which there is no assignment.
+    "group.consumer.assignment.interval.ms": "0",
 }
 
 
