@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
-from functools import cache
 from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
 from kraft.sasl.exchange import Rejected
 from kraft.sasl.login import LoginRules
 from kraft.sasl.mechanisms import SaslMechanism
-from kraft.sasl.plain import plain_message
-from kraft.sasl.scram import ScramMechanism
-from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.tokens import VerifiedToken
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey
-from kraft.wire.declaration import Message
-from kraft.wire.frame import SIZE_BYTES, encode_request
-from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraft.wire.schema.produce import ProduceRequest
-from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest
-from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest
+from kraft.wire.frame import SIZE_BYTES
+from kraft.wire.schema.api_versions import ApiVersionsResponse
+from tests.support.handshake_bytes import logins
 from tests.support.scram_users import users
 from tests.support.virtual_time import LoopClock, Unchanging
 
+__all__ = ["log_in", "logins"]
+
 _USERS: Final = users({"alice": "a password that no input has"})
-_TOKEN: Final = b"n,,\x01auth=Bearer abc.def-_\x01\x01"
 _RULES: Final = LoginRules(mechanisms=tuple(SaslMechanism))
 
 
@@ -72,36 +66,3 @@ def _frames(data: bytes) -> Iterator[memoryview]:
         size = int.from_bytes(left[:SIZE_BYTES], "big") % max(len(left), 1)
         yield left[SIZE_BYTES : SIZE_BYTES + size]
         left = left[SIZE_BYTES + size :]
-
-
-@cache
-def logins() -> tuple[bytes, ...]:
-    """Return a conversation for each mechanism and kind of handshake, up to its last message."""
-    scram = ScramClient(ScramMechanism.SHA_256, "alice", "guessed", "nonce")
-    server_first = b"r=nonceAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA,s=c2FsdCBvZiB0aGUgdGVzdHM=,i=4096"
-    messages = {
-        "PLAIN": [plain_message("alice", "guessed")],
-        "SCRAM-SHA-256": [scram.first(), scram.final(server_first)],
-        "OAUTHBEARER": [_TOKEN, b"\x01"],
-    }
-    found = []
-    for mechanism, said in messages.items():
-        for version in (0, 1):
-            begins = [_request(ApiVersionsRequest(), 3), _request(SaslHandshakeRequest(mechanism=mechanism), version)]
-            steps = [
-                _sized(each) if version == 0 else _request(SaslAuthenticateRequest(auth_bytes=each), 2) for each in said
-            ]
-            found.append(b"".join([*begins, *steps]))
-            found.append(b"".join([begins[1], steps[0], begins[1], _request(_PRODUCE, 9)]))
-    return tuple(found)
-
-
-_PRODUCE: Final = ProduceRequest(acks=1, timeout_ms=0, topic_data=())
-
-
-def _request(request: Message, version: int) -> bytes:
-    return b"".join(encode_request(request, version, 7, "client"))
-
-
-def _sized(token: bytes) -> bytes:
-    return len(token).to_bytes(SIZE_BYTES, "big") + token

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.guard import INPUT_SECONDS_MAX, MemoryGuard, run_in_time
-from tests.fuzz.mutation import INPUT_BYTES_MAX, mutated
+from tests.support.mutation import INPUT_BYTES_MAX, mutated
 
 PACKAGES = ("kraft", "tests.fuzz")
 

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from tests.fuzz.__main__ import ROOT
-from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import targets
+from tests.support.mutation import mutated
 
 INPUTS = 2_000
 SLOW = {"recovery": 2, "verification": 2, "group-requests": 8}

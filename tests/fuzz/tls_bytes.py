@@ -6,18 +6,13 @@ The first byte of an input says where the others arrive, the second how many of 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from contextlib import suppress
-from typing import Final
 
 from kraft.tls.handshakes import HANDSHAKE_BYTES_MAX
 from kraft.tls.transport import TlsTransport
-from tests.support.tls_wire import Client, Listener, Received, TcpTransport, arrive, client_context, turns
+from tests.support.handshake_bytes import AFTER, IN_HANDSHAKE, tls_conversations
+from tests.support.tls_wire import Client, Listener, Received, TcpTransport, arrive, turns
 
-BEFORE: Final = 0
-IN_HANDSHAKE: Final = 1
-"""Behind a ClientHello that is in order."""
-AFTER: Final = 2
+__all__ = ["tls_bytes", "tls_conversations"]
 
 
 def tls_bytes(data: bytes) -> None:
@@ -62,29 +57,3 @@ def _check_memory(tcp: TcpTransport) -> None:
     if not tcp.is_closing():
         kept = vars(protocol)["_rest" if isinstance(protocol, TlsTransport) else "_received"]
         assert len(kept) <= HANDSHAKE_BYTES_MAX
-
-
-def tls_conversations() -> tuple[bytes, ...]:
-    hello = _first_flight()
-    finished = b"\x14\x03\x03\x00\x01\x01" + b"\x17\x03\x03\x00\x35" + bytes(53)
-    alert = b"\x15\x03\x03\x00\x02\x02\x28"
-    return (
-        bytes((BEFORE, 0)) + hello,
-        bytes((BEFORE, 7)) + hello,
-        bytes((BEFORE, 0)) + b"\x16\x03\x01\x00\x04\x01\x00\xff\xff" + b"\x16\x03\x01\x00\x01\x00" * 80,
-        bytes((BEFORE, 0)) + b"\x80\x2e\x01\x03\x01" + bytes(46),
-        bytes((IN_HANDSHAKE, 0)) + finished,
-        bytes((IN_HANDSHAKE, 0)) + alert,
-        bytes((IN_HANDSHAKE, 0)) + hello,
-        bytes((AFTER, 0)) + b"\x17\x03\x03\x00\x20" + bytes(32),
-        bytes((AFTER, 3)) + b"\x17\x03\x03\x40\x00" + bytes(300),
-        bytes((AFTER, 0)) + hello,
-        bytes((AFTER, 0)) + alert,
-    )
-
-
-def _first_flight() -> bytes:
-    outgoing = ssl.MemoryBIO()
-    with suppress(ssl.SSLWantReadError):
-        client_context().wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
-    return outgoing.read()

@@ -138,6 +138,7 @@ PROGRAMS: Final = (
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
     # Clients of Kafka, and invalid requests.
     Program(name="strangers", command="tests.soak.stranger_runs --seed {seed}"),
+    Program(name="handshakes", command="tests.soak.handshake_runs --seconds {seconds} --seed {seed}"),
     Program(name="joins", command="tests.soak.joining_runs --times 2"),
     Program(name="kafka-kill", command="tests.soak.kafka_kill_runs --times 5 --seed {seed}"),
     Program(name="kafka-restarts", command="tests.soak.kafka_restart_runs --times 1 --seed {seed}"),
