@@ -175,8 +175,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- called by the listener ----------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Close the connection of a client that is too slow or idle for too long."""
+    def check(self) -> bool:
+        """Close the connection of a client that is too slow or idle for too long. Return whether it is over."""
         now_s, limits = self._loop.time(), self._limits
         if self._buffer.is_waiting:
             # The request waits for memory here, not for the client.
@@ -195,6 +195,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._end(None)
         elif not self._is_over:
             self._check_login(now_s)
+        return self._is_over
 
     def _check_login(self, now_s: float) -> None:
         if self.is_stranger and now_s - self._opened_s > self._limits.login_s_max:

@@ -83,9 +83,9 @@ def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: p
     checks: list[KafkaConnection] = []
     check = KafkaConnection.check
 
-    def noticed(connection: KafkaConnection) -> None:
+    def noticed(connection: KafkaConnection) -> bool:
         checks.append(connection)
-        check(connection)
+        return check(connection)
 
     monkeypatch.setattr(KafkaConnection, "check", noticed)
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)

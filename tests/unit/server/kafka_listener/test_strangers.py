@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,6 +15,7 @@ from structlog.testing import capture_logs
 
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener import listener as listener_module
+from kraft.server.kafka_listener.connection import KafkaConnection
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits
 from kraft.server.kafka_listener.creation_rate import AddressRates
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
@@ -162,6 +164,80 @@ def test_a_client_to_which_there_is_an_objection_has_to_go(monkeypatch: pytest.M
         assert await client.is_closed()
 
     assert run(test) == ["user 'alice' was deleted"]
+
+
+class TurnsCounted:
+    """How often a method of connections was called in each turn of the loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
+        self.calls: Counter[tuple[str, int]] = Counter()
+        self._turn = 0
+        for method in methods:
+            monkeypatch.setattr(KafkaConnection, method, self._counted(method, getattr(KafkaConnection, method)))
+
+    def _counted(self, method: str, call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*given: object) -> object:
+            self.calls[method, self._turn] += 1
+            return call(*given)
+
+        return counted
+
+    async def count(self) -> None:
+        while True:
+            self._turn += 1
+            await asyncio.sleep(0)
+
+    def most(self, method: str) -> tuple[int, int]:
+        """Return the calls, and the most of them in one turn."""
+        found = [count for (name, _), count in self.calls.items() if name == method]
+        return sum(found), max(found)
+
+
+def test_of_many_connections_that_end_only_some_end_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "ENDED_AT_ONCE_MAX", 2)
+    turns = TurnsCounted(monkeypatch, "_end", "connection_lost")
+
+    async def test(served: Served) -> None:
+        for _ in range(7):
+            await served.log_in(await served.client())
+        counting = asyncio.create_task(turns.count())
+        for requests in served.requests:
+            requests.objects = "user 'alice' was deleted"
+        for client in served.clients:
+            assert await client.is_closed()
+        await served.until(lambda: served.listener.connection_count == 0)
+        counting.cancel()
+
+    run(test)
+    assert turns.most("_end") == (7, 2)
+    assert turns.most("connection_lost") == (7, 2)
+
+
+@pytest.mark.parametrize("grace_s", [0.0, DEADLINE_S])
+def test_of_many_connections_that_a_stop_ends_only_some_end_in_one_turn(
+    grace_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "ENDED_AT_ONCE_MAX", 2)
+    turns = TurnsCounted(monkeypatch, "drain", "abort", "connection_lost")
+
+    async def test(served: Served) -> None:
+        for _ in range(7):
+            await served.log_in(await served.client())
+        counting = asyncio.create_task(turns.count())
+        stopping = asyncio.create_task(served.listener.stop(grace_s))
+        if grace_s:
+            for client in served.clients:
+                assert await client.is_closed()
+                client.writer.close()
+        await stopping
+        await served.until(lambda: served.listener.connection_count == 0)
+        counting.cancel()
+
+    run(test)
+    assert turns.most("drain") == (7, 2)
+    if not grace_s:
+        assert turns.most("abort") == (7, 2)
+        assert turns.most("connection_lost") == (7, 2)
 
 
 def test_the_oldest_stranger_makes_room_for_the_next_one() -> None:
