@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from socket import SOCK_STREAM
 
 from kraft.model.addresses import address_of, address_of_peer
@@ -81,21 +81,25 @@ class KafkaAnswering:
     def at(self, listener: str) -> MakeRequests | TlsAnswering:
         """Return what makes the answering end of a connection at that listener."""
         security = self._config.security_of(listener)
+        answering = self._answering(listener)
         if security.tls is None:
-            return self._requests(listener, ANONYMOUS, None)
+            return answering(ANONYMOUS, None)
         rules = None if security.sasl is not None else self._tls.rules_of(listener)
 
         def after_handshake(shown: TlsPeer) -> MakeRequests:
-            return self._requests(listener, kafka_principal(rules, shown.certificate), shown.own_certificate)
+            return answering(kafka_principal(rules, shown.certificate), shown.own_certificate)
 
         return TlsAnswering(self._tls.shown_at(listener).current, after_handshake)
 
-    def _requests(self, listener: str, principal: Principal, certificate: bytes | None) -> MakeRequests:
-        """Return what makes it from the other end's address. `certificate`: what this node has shown, with TLS."""
+    def _answering(self, listener: str) -> Callable[[Principal, bytes | None], MakeRequests]:
+        """Return what takes the principal of a certificate, and the one that this node has shown, with TLS.
+
+        All connections of the listener share what is made here: the APIs alone take 25 KiB.
+        """
         apis = self._apis.kafka_apis(listener)
         elements_max = self._config.network.request_bytes_max // ELEMENT_BYTES
 
-        def answering(peer: str) -> KafkaRequests:
+        def requests(peer: str, principal: Principal, certificate: bytes | None) -> KafkaRequests:
             return KafkaRequests(
                 apis,
                 peer,
@@ -109,11 +113,12 @@ class KafkaAnswering:
 
         sasl = self._config.security_of(listener).sasl
         if sasl is None:
-            return answering
+            return lambda principal, certificate: lambda peer: requests(peer, principal, certificate)
         rules = LoginRules(mechanisms=sasl.mechanisms, reauthentication_ms_max=sasl.reauthentication_ms_max)
         authenticator = self._apis.logins.at(listener)
 
-        def after_login(peer: str) -> LoginRequests:
-            return LoginRequests(authenticator, rules, answering(peer), apis, address_of_peer(peer))
+        def with_login(peer: str, principal: Principal, certificate: bytes | None) -> LoginRequests:
+            asked = requests(peer, principal, certificate)
+            return LoginRequests(authenticator, rules, asked, apis, address_of_peer(peer))
 
-        return after_login
+        return lambda principal, certificate: lambda peer: with_login(peer, principal, certificate)
