@@ -152,6 +152,9 @@ class OwnGroup:
             raise membership.failure
         if membership.member.error is not None:
             raise membership.member.error
+        misfit, membership.member.misfit = membership.member.misfit, None
+        if misfit is not None:
+            raise misfit
         return frozenset()
 
     def _new_member(self) -> MemberMachine:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.aio.producer import Producer
 from kraft.client.model.errors import AuthenticationFailed, TransactionAborted
+from kraft.client.model.values import ConsumerRecord
 from kraft.model.errors import ErrorCode
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import virtual_network
-from tests.unit.client import transactions
+from tests.unit.client import members, transactions
+from tests.unit.client.clients import consumer_of, fill, read
 
 REJECTED = AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "broker-1:9094 refused user 'alice'")
 
@@ -148,3 +151,54 @@ async def test_a_poll_raises_it_when_no_broker_says_where_a_leader_is() -> None:
         with pytest.raises(AuthenticationFailed):
             await consumer.poll(60_000)
         assert now_s() - began_s < 5
+
+
+@pytest.mark.parametrize("protocol", members.PROTOCOLS)
+async def test_a_member_of_a_group_raises_it_and_reads_on_once_the_user_exists_again(protocol: str) -> None:
+    async with members.cluster_with_orders(partitions=1) as (cluster, _):
+        settings = {"group_id": "billing", "auto_offset_reset": "earliest", **members.PROTOCOLS[protocol]}
+        async with consumer_of(cluster, **settings) as consumer:
+            consumer.subscribe("orders")
+            assert len(await read(consumer, members.RECORDS)) == members.RECORDS
+            reject_everywhere(cluster)
+            began_s = now_s()
+            for _ in range(3):
+                with pytest.raises(AuthenticationFailed):
+                    await consumer.poll(60_000)
+            assert now_s() - began_s < 15, "a heartbeat notices it, or a fetch"
+            await consumer_fails_for(consumer, 60)
+            for broker in cluster.brokers.values():
+                broker.rejection = None
+            fill(cluster, "orders", 5)
+            assert len(await read_after_errors(consumer, 5)) == 5
+
+
+@pytest.mark.parametrize("protocol", members.PROTOCOLS)
+async def test_a_consumer_that_cannot_join_its_group_raises_it_at_once(protocol: str) -> None:
+    async with members.cluster_with_orders(partitions=1) as (cluster, _):
+        reject_everywhere(cluster)
+        async with consumer_of(cluster, group_id="billing", **members.PROTOCOLS[protocol]) as consumer:
+            consumer.subscribe("orders")
+            began_s = now_s()
+            with pytest.raises(AuthenticationFailed, match="refused user 'alice'"):
+                await consumer.poll(60_000)
+            assert now_s() - began_s < 1
+
+
+async def consumer_fails_for(consumer: Consumer, seconds: float) -> None:
+    """Poll for this time: longer than the session of a member."""
+    until_s = now_s() + seconds
+    while now_s() < until_s:
+        with suppress(AuthenticationFailed):
+            assert await consumer.poll() == []
+        await asyncio.sleep(0.1)
+
+
+async def read_after_errors(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Read records; requests that failed before the user existed again may be told first."""
+    records: list[ConsumerRecord] = []
+    async with asyncio.timeout(60):
+        while len(records) < count:
+            with suppress(AuthenticationFailed):
+                records += await consumer.poll()
+    return records

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.ownership import Ownership
@@ -79,6 +80,8 @@ class MemberMachine(ABC):
         self._backoff = backoff
         self._member_id = member_id
         self.ownership = Ownership()
+        self.misfit: AuthenticationFailed | None = None
+        """Why no broker accepts the client; whoever raises it sets it to None."""
         self.error: Refusal | None = None
         """The refusal after which the member sends nothing more."""
         self.has_left = False
@@ -164,6 +167,10 @@ class MemberMachine(ABC):
             log.warning("group %s: consumer excluded, joining again: %s", self._group, refusal)
             self._forget_membership(code)
             self._exclude()
+        elif isinstance(refusal, AuthenticationFailed):
+            # An operator may mend it, as by a user that is created again: the member goes on trying.
+            self.misfit = refusal
+            self._retry(now_ms, str(refusal))
         elif code.retriable:
             self._retry(now_ms, str(refusal))
         elif not self._take_refusal(code, now_ms):
