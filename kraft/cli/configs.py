@@ -20,10 +20,9 @@ from kraft.cli.options import (
     open_admin,
     optional_topic_name,
 )
-from kraft.cli.printing import print_json, say
+from kraft.cli.printing import print_json
 from kraft.cli.quotas import (
     ANY,
-    NOT_ENFORCED,
     QUOTA_TYPES,
     ClientDefaultsOption,
     ClientOption,
@@ -36,6 +35,7 @@ from kraft.cli.quotas import (
     entity_of,
     in_words,
     print_quotas,
+    say_where_it_holds,
 )
 
 if TYPE_CHECKING:
@@ -176,22 +176,21 @@ def alter(
 ) -> None:
     """Set or reset configs of a topic, broker or group, or quotas.
 
-    Changes of configs take effect without a restart. Quotas are those of users, client ids or IP addresses; they are
-    kept and shown, but not enforced yet.
+    Changes of configs take effect without a restart. Quotas are those of users, client ids or IP addresses, and each
+    broker enforces them by itself.
     """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
         optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
     )
-    to_set, to_delete = added(add_config or [], "--add-config"), _deleted(delete_config or [])
+    to_set, to_delete = added(add_config or [], "--add-config"), deleted(delete_config or [])
     if quotas or kind in QUOTA_TYPES:
-        _check_alterations(to_set, to_delete)
+        check_alterations(to_set, to_delete)
         entity = quotas or {QUOTA_TYPES[kind]: _quota_name(name)}
         with open_admin(bootstrap_server, timeout_ms) as admin:
             alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
-        _report(output, "quotas", in_words(entity), validate_only=validate_only)
-        if to_set:
-            say(f"Warning: {NOT_ENFORCED}")
+        report(output, "quotas", in_words(entity), validate_only=validate_only)
+        say_where_it_holds(to_set)
         return
     if kind not in SUPPORTED:
         raise _not_supported(kind)
@@ -202,7 +201,7 @@ def alter(
     if kind is EntityType.TOPICS:
         alter_topic(name, to_set, to_delete, bootstrap_server, output, timeout_ms, validate_only=validate_only)
         return
-    _check_alterations(to_set, to_delete)
+    check_alterations(to_set, to_delete)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if kind is EntityType.GROUPS:
             admin.alter_group_configs(name, to_set, delete=to_delete, validate_only=validate_only)
@@ -210,7 +209,7 @@ def alter(
             broker_id = None if name == DEFAULT_ENTITY else _broker_id(name)
             admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
     words = f"{kind.singular} {name}" if name else "all brokers"
-    _report(output, kind, words, validate_only=validate_only, name=name)
+    report(output, kind, words, validate_only=validate_only, name=name)
 
 
 def alter_topic(
@@ -224,13 +223,13 @@ def alter_topic(
     validate_only: bool = False,
 ) -> None:
     """Alter the topic and report it as kafka-configs.sh does. Raises BadParameter for contradictory changes."""
-    _check_alterations(set_configs, delete_configs)
+    check_alterations(set_configs, delete_configs)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
-    _report(output, EntityType.TOPICS, f"topic {topic}", validate_only=validate_only, name=topic)
+    report(output, EntityType.TOPICS, f"topic {topic}", validate_only=validate_only, name=topic)
 
 
-def _check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -> None:
+def check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -> None:
     if not set_configs and not delete_configs:
         raise typer.BadParameter(
             "no change is given: set or delete a config", param_hint="--add-config, --delete-config"
@@ -241,10 +240,10 @@ def _check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -
         )
 
 
-def _report(output: Output, kind: str, words: str, *, validate_only: bool, name: str | None = None) -> None:
+def report(output: Output, kind: str, words: str, *, validate_only: bool, name: str | None = None) -> None:
     if output is Output.JSON:
-        report = {"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only}
-        print_json({**report, "enforced": False} if kind == "quotas" else report)
+        reported = {"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only}
+        print_json({**reported, "enforced": True} if kind == "quotas" else reported)
     elif validate_only:
         print(f"Config for {words} can be updated; nothing changed.")
     else:
@@ -265,7 +264,7 @@ def added(texts: list[str], option: str) -> dict[str, str]:
     return found
 
 
-def _deleted(texts: list[str]) -> list[str]:
+def deleted(texts: list[str]) -> list[str]:
     return list(dict.fromkeys(key.strip() for text in texts for key in text.split(",") if key.strip()))
 
 

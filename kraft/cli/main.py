@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "cluster": ("kraft.cli.cluster.commands", "Show what is wrong with the cluster."),
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
+    "quotas": ("kraft.cli.client_quotas", "Describe and alter client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),
     "users": ("kraft.cli.users", "List users, set their passwords, and delete users."),
     "acls": ("kraft.cli.acls.commands", "List, create and delete ACLs; check who may do what."),

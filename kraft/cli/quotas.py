@@ -1,13 +1,15 @@
-"""Client quotas of `kraft configs`: by user, client id and IP address."""
+"""Client quotas of `kraft configs` and `kraft quotas`: by user, client id and IP address."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kraft.cli.options import Output
-from kraft.cli.printing import print_json
+from kraft.cli.printing import print_json, say
+from kraft.metadata.quota_decisions import CONNECTION_CREATION_RATE
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -27,7 +29,11 @@ _WORDS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """The entity type of a quota, by Kafka's --entity-type."""
 
-NOT_ENFORCED: Final = "quotas are kept and shown, but not enforced yet: no client is slowed down."
+PER_BROKER: Final = "Each broker enforces these quotas by itself: of several brokers, a client may use as much each."
+
+NOT_ON_GRPC: Final = (
+    "connection_creation_rate holds for listeners of Kafka's protocol; connections to GRPC listeners are not counted."
+)
 
 ANY: Final = ""
 """Name that matches every entity of a type; no entity has an empty name."""
@@ -75,7 +81,7 @@ def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
     from kraft.client import QuotaMatch
 
     wanted = {each: QuotaMatch.ANY if name == ANY else name for each, name in entity.items()}
-    described = [
+    described: list[tuple[Entity, dict[str, float]]] = [
         (
             {part.entity_type: part.entity_name for part in each.entity},
             {quota.key: quota.value for quota in each.values},
@@ -88,6 +94,14 @@ def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
     for names, quotas in described:
         values = ", ".join(f"{key}={value}" for key, value in quotas.items())
         print(f"Quota configs for {in_words(names)} are {values}")
+    if described:
+        say(PER_BROKER)
+
+
+def say_where_it_holds(set_configs: Iterable[str]) -> None:
+    """Print what somebody who has set these quotas may expect, and not get."""
+    if CONNECTION_CREATION_RATE in set_configs:
+        say(f"Warning: {NOT_ON_GRPC}")
 
 
 def in_words(entity: Entity) -> str:

@@ -1,6 +1,6 @@
 """Decisions about client quotas: valid entities, and valid keys and values.
 
-Quotas are stored and described; no broker enforces them yet.
+Each broker enforces them by itself, with `kraft.quotas`.
 Source: KIP-546 (the API), KIP-599 (controller_mutation_rate), KIP-612 (connection_creation_rate).
 """
 
@@ -38,16 +38,22 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
 _FRACTIONS: Final = None
 """Used in place of the maximum of a key whose values may be fractions."""
 
-_OF_CLIENTS: Final[Mapping[str, int | None]] = {
-    "consumer_byte_rate": INT64_MAX,
-    "controller_mutation_rate": _FRACTIONS,
-    "producer_byte_rate": INT64_MAX,
-    "request_percentage": _FRACTIONS,
+KEYS_OF_CLIENTS: Final[Mapping[str, int | None]] = {
+    CONSUMER_BYTE_RATE: INT64_MAX,
+    CONTROLLER_MUTATION_RATE: _FRACTIONS,
+    PRODUCER_BYTE_RATE: INT64_MAX,
+    REQUEST_PERCENTAGE: _FRACTIONS,
 }
-_OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": INT32_MAX}
+KEYS_OF_ADDRESSES: Final[Mapping[str, int | None]] = {CONNECTION_CREATION_RATE: INT32_MAX}
 
 _MATCHES: Final = frozenset(QuotaMatch)
 
@@ -132,7 +138,7 @@ def in_words(subject: Sequence[QuotaEntity]) -> str:
 def _checked(entry: EntryData) -> tuple[QuotaSubject, dict[str, float | None]]:
     """Return the subject of an entry, and the quotas to set by key; None removes one. Raises Refusal."""
     subject = _subject(entry)
-    keys = _OF_ADDRESSES if subject[0].entity_type == IP else _OF_CLIENTS
+    keys = KEYS_OF_ADDRESSES if subject[0].entity_type == IP else KEYS_OF_CLIENTS
     wanted: dict[str, float | None] = {}
     for operation in entry.ops:
         value = None if operation.remove else operation.value

@@ -74,3 +74,12 @@ class AddressTurns(Generic[T]):
         found = [each for waiting in self._waiting.values() for each in waiting]
         self._waiting.clear()
         return found
+
+
+def peer_of(name: object) -> str:
+    """Format the other end for messages: `10.0.0.7:51000`, `[::1]:51000`."""
+    match name:
+        case (str(host), int(port), *_):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case _:
+            return "?"

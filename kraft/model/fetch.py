@@ -59,3 +59,5 @@ class FetchPartitionResult(Struct, frozen=True, kw_only=True):
 class FetchResponse(Struct, frozen=True, kw_only=True):
     request_id: int
     partitions: list[FetchPartitionResult]
+    throttle_time_ms: int = 0
+    """The client has used more than its quota, and has to wait for so long."""

@@ -55,3 +55,5 @@ class ProducePartitionResult(Struct, frozen=True, kw_only=True):
 class ProduceResponse(Struct, frozen=True, kw_only=True):
     request_id: int
     partitions: list[ProducePartitionResult]
+    throttle_time_ms: int = 0
+    """The client has used more than its quota, and has to wait for so long."""

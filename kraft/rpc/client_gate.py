@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.model.principal import ANONYMOUS, Principal
+from kraft.rpc.pace import Pace
 from kraft.rpc.session_tokens import NotLoggedIn, SessionOver, SessionTokens
 from kraft.sasl.login import Session
 
@@ -36,6 +37,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     listener: str = ""
     peer: str = ""
     """Its address, formatted for messages."""
+
+    client_id: str = ""
+    """What the client calls itself; empty if it does not say."""
+
+    pace: Pace = field(default_factory=Pace)
+    """That of this call."""
 
     @property
     def is_node(self) -> bool:

@@ -39,7 +39,7 @@ from kraft.rpc.on_behalf import ON_BEHALF_OF, client_in
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 from kraft.rpc.received_messages import OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
-from kraft.rpc.services import Context, MethodHandler
+from kraft.rpc.services import Context, MethodHandler, client_id_of
 from kraft.rpc.session_tokens import NotLoggedIn, SessionOver
 
 log = structlog.get_logger()
@@ -250,7 +250,14 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             messages = closing.enter_context(self._clients.messages(messages, session))
         elif self._principal_of is not None:
             principal = self._principal_of(context.auth_context())
-        CALLER.set(Caller(principal=principal, listener=self._listener, peer=readable_peer(context.peer())))
+        CALLER.set(
+            Caller(
+                principal=principal,
+                listener=self._listener,
+                peer=readable_peer(context.peer()),
+                client_id=client_id_of(metadata),
+            )
+        )
         ON_BEHALF_OF.set(client_in(metadata) if self._is_for_nodes else None)
         return messages
 

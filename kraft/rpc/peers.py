@@ -188,7 +188,7 @@ class Peer:
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
         """Yield the responses until either end stops. Raises Unreachable if the call breaks, or the peer's Refusal."""
         method = self.channel.unary_stream(stream.method, *_codecs(stream))
-        messages = method(stream.request.to_message(request))
+        messages = method(stream.request.to_message(request), metadata=self._metadata)
         try:
             async for message in messages:
                 yield stream.response.to_value(message)
@@ -200,7 +200,8 @@ class Peer:
 
     def open(self, stream: Stream[Request, Response] | Exchange[Request, Response]) -> CallStream[Request, Response]:
         method = self.channel.stream_stream(stream.method, *_codecs(stream))
-        return CallStream(self.address, with_status_first(method()), stream, self._explain)
+        call = with_status_first(method(metadata=self._metadata))
+        return CallStream(self.address, call, stream, self._explain)
 
 
 class CallStream(Generic[Request, Response]):

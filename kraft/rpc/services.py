@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, assert_never
 
@@ -136,16 +136,21 @@ def _answering(
 
 
 def _request_context(context: Context, version: int) -> RequestContext:
-    client_id = dict(context.invocation_metadata() or ()).get(CLIENT_ID, b"")
-    assert isinstance(client_id, bytes)  # gRPC decodes metadata of such a name.
     caller = CALLER.get()
     return RequestContext(
         version=version,
-        client_id=str(client_id, "utf-8", "replace"),
+        client_id=client_id_of(context.invocation_metadata() or ()),
         peer=readable_peer(context.peer()),
         principal=caller.principal,
         listener=caller.listener,
     )
+
+
+def client_id_of(metadata: Iterable[tuple[str, Any]]) -> str:
+    """Return what the client of a call calls itself; empty if it does not say."""
+    client_id = dict(metadata).get(CLIENT_ID, b"")
+    assert isinstance(client_id, bytes)  # gRPC decodes metadata of such a name.
+    return str(client_id, "utf-8", "replace")
 
 
 def _streaming(stream: ServerStream[Request, Response], handler: ServerStreamHandler[Request, Response]) -> Any:
@@ -248,8 +253,11 @@ class _Unanswered(Generic[Response]):
         begun: Callable[[asyncio.Future[Response] | None], Awaitable[None]],
     ) -> None:
         """Begin requests as they arrive; `begun` gets the future of each response, and None at the end."""
+        pace = CALLER.get().pace
         try:
             async for request in requests:
+                if pace.is_paused:
+                    await pace.over()
                 response = asyncio.ensure_future(begin(request))
                 self._responses.add(response)
                 self._in_progress.begun()

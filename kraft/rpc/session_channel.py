@@ -64,12 +64,14 @@ class SessionChannel(grpc.aio.Channel):
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         inner = self._channel.unary_stream(method, *args, **kwargs)
-        return lambda request: _SessionCall(self._sessions, method, lambda metadata: inner(request, metadata=metadata))
+        return lambda request, metadata=None: _SessionCall(
+            self._sessions, method, lambda shown: inner(request, metadata=(*shown, *(metadata or ())))
+        )
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         inner = self._channel.stream_stream(method, *args, **kwargs)
-        return lambda: _SessionCall(
-            self._sessions, method, lambda metadata: with_status_first(inner(metadata=metadata))
+        return lambda metadata=None: _SessionCall(
+            self._sessions, method, lambda shown: with_status_first(inner(metadata=(*shown, *(metadata or ()))))
         )
 
     def stream_unary(self, *_args: Any, **_kwargs: Any) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kraft.metadata.records import QuotaEntity
+from kraft.metadata.settings import QuotaSubject
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 
 Names = dict[str, str | None]
@@ -16,3 +18,8 @@ def alteration(names: Names, **values: float | None) -> EntryData:
 
 def asked(*alterations: EntryData, validate_only: bool = False) -> AlterClientQuotasRequest:
     return AlterClientQuotasRequest(entries=alterations, validate_only=validate_only)
+
+
+def subject(names: Names) -> QuotaSubject:
+    """Return the entity as the metadata has it."""
+    return tuple(QuotaEntity(entity_type=entity_type, name=names[entity_type]) for entity_type in sorted(names))

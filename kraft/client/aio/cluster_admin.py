@@ -142,9 +142,10 @@ async def alter_client_quotas(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> None:
-    """Set quotas of one entity, given as names by type; None removes one. Quotas are stored, but not enforced yet.
+    """Set quotas of one entity, given as names by type; None removes one.
 
-    A name that is None is the default of its type. Raises the cluster's Refusal.
+    A name that is None is the default of its type. Each broker enforces quotas by itself, from the next request on.
+    Raises the cluster's Refusal.
     """
     entry = EntryData(
         entity=tuple(EntityData(entity_type=each, entity_name=name) for each, name in entity.items()),

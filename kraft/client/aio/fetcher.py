@@ -349,6 +349,10 @@ class Fetcher:
             self._metadata.request_refresh()
         # A position may be unknown now, or a retry due.
         self.wake_up()
+        if response.throttle_time_ms:
+            self._news.set()
+            # The broker would not read another request, which would count as late.
+            await asyncio.sleep(response.throttle_time_ms / 1_000)
         return True
 
     async def _receive(self, stream: FetchStream, sent: SentFetch) -> FetchResponse | None:

@@ -63,6 +63,8 @@ class ProduceLink:
         self._events = events
         self._requests = 0
         self._in_flight: deque[_InFlight] = deque()
+        self._throttled: asyncio.TimerHandle | None = None
+        """Until when nothing more is sent, because this client used more than its quota of the broker."""
         self._outbox: asyncio.Queue[_InFlight] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._receiving = loop.create_task(self._watched(self._receive_all), name=f"produce answers of {address}")
@@ -71,7 +73,7 @@ class ProduceLink:
 
     @property
     def has_room(self) -> bool:
-        return len(self._in_flight) < self._settings.max_in_flight_requests_per_connection
+        return self._throttled is None and len(self._in_flight) < self._settings.max_in_flight_requests_per_connection
 
     def oldest_age_ms(self, now_ms: int) -> int:
         """Return the age of the oldest request in flight; 0 if there is none."""
@@ -111,6 +113,8 @@ class ProduceLink:
         if self.is_broken:
             return
         self.is_broken = True
+        if self._throttled is not None:
+            self._throttled.cancel()
         lost, self._in_flight = self._in_flight, deque()
         for in_flight in lost:
             for attempt in in_flight.attempts:
@@ -188,4 +192,16 @@ class ProduceLink:
             self._events.answered(attempt, result)
         # Only now, so that the rest is lost, and sent again, if one of the answers cannot be taken.
         self._in_flight.popleft()
+        if response.throttle_time_ms:
+            self._throttle(response.throttle_time_ms / 1_000)
+        self._events.has_room()
+
+    def _throttle(self, wait_s: float) -> None:
+        """Send nothing for so long: the broker would not read it, and it would count as late."""
+        if self._throttled is not None:
+            self._throttled.cancel()
+        self._throttled = asyncio.get_running_loop().call_later(wait_s, self._throttle_over)
+
+    def _throttle_over(self) -> None:
+        self._throttled = None
         self._events.has_room()

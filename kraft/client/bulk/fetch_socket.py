@@ -69,6 +69,8 @@ class FetchSocket:
         self._client_id = client_id
         self._requests = 0
         self._wait_s = 0.0
+        self._throttle_s = 0.0
+        """The broker reads the next request after this time."""
         self.is_awaited = False
         """A response is on its way."""
         self.has_answered = False
@@ -119,7 +121,7 @@ class FetchSocket:
             topics=(FetchTopic(topic=fetch.partition.topic, partitions=(wanted,)),),
         )
         self._send(request, FETCH_VERSION)
-        self._wait_s = fetch.max_wait_ms / 1000
+        self._wait_s = fetch.max_wait_ms / 1000 + self._throttle_s
         self.is_awaited = True
 
     def answer(self, timeout_s: float) -> FetchAnswer:
@@ -127,6 +129,7 @@ class FetchSocket:
         response, frame = self._response(FetchResponse, FETCH_VERSION, timeout_s)
         self.is_awaited = False
         self.has_answered = True
+        self._throttle_s = response.throttle_time_ms / 1000
         return _answer(self.address, response, frame)
 
     def exchange(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
@@ -175,6 +178,9 @@ def _answer(address: str, response: FetchResponse, frame: bytes) -> FetchAnswer:
     if response.error_code != ErrorCode.NONE:
         return FetchAnswer(error_code=error_code(response.error_code), frame=frame, begin=len(frame), aborted=())
     partitions = [partition for topic in response.responses for partition in topic.partitions]
+    if response.throttle_time_ms and not partitions:
+        # This client is over its quota: there may be records next time.
+        return FetchAnswer(error_code=ErrorCode.NONE, frame=frame, begin=len(frame), aborted=())
     if len(partitions) != 1:
         raise ProtocolError(f"{address} sent {len(partitions)} partitions, one was requested")
     [found] = partitions

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
 from kraft.rpc.call import AnyCall, Handler
 from kraft.server.access.guard import Guard, Permission
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.mutations import Mutations
 from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.kafka_listener.handled import FromVersion, Misdirected, Refused, ToVersion
 from kraft.server.kafka_listener.requests import Api as KafkaApi
@@ -63,6 +64,9 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     guard: Callable[[Side], Guard] | None = None
     """Returns what asks whether the caller may. None: a request needs all of `needs`, for the cluster, or for the
     resources that its fields name."""
+
+    mutations: Mutations[Any, Any] | None = None
+    """What the quota of changes to topics counts. None: the API changes none."""
 
     visible_to: VisibleTo = VisibleTo.ANYBODY
     """Nodes prove over gRPC that they belong to the cluster: to Kafka's clients, what only nodes see is refused."""

@@ -21,6 +21,7 @@ from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.kafka_listener.fetch_sessions import SharedFetches
 from kraft.server.loop.slow_reads import SlowReads
+from kraft.server.loop.throttling import Throttling
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_mover import ReplicaMover
@@ -67,6 +68,8 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     groups: GroupHandlers
     records: RecordHandlers
     kafka_fetches: SharedFetches
+    throttling: Throttling
+    """Quotas of clients, and those that wait because of one."""
 
     def controller_for_clients(self, brokers: Iterable[int]) -> int:
         """Return the active controller, -1 for none. Kafka's clients send what it decides to it: they are given a

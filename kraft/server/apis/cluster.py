@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from kraft.metadata.quota_decisions import describe_client_quotas
+from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.model.access import Operation, ResourceType
 from kraft.model.features import DescribeFeaturesResponse
 from kraft.rpc.calls import (
@@ -20,7 +20,7 @@ from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
-from kraft.server.apis.handlers import forwarded, from_indexed_metadata, from_metadata
+from kraft.server.apis.handlers import decided, forwarded, from_indexed_metadata, from_metadata
 from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
@@ -48,7 +48,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=ALTER_CLIENT_QUOTAS,
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(ALTER_CLIENT_QUOTAS, client_quotas.is_applied),
-        at_controller=lambda controller: client_quotas.Alterations(controller.decisions).alter,
+        at_controller=decided(alter_client_quotas),
         needs=(Permission(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
         refused=client_quotas.refused,
     ),

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from msgspec.structs import replace
+
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.request_context import RequestContext, host_of
 from kraft.rpc.call import AnyCall, Call, ServedCall
@@ -15,6 +17,8 @@ from kraft.server.access.asker import Askers
 from kraft.server.access.guard import Guard, required
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.metering import metered
+from kraft.server.apis.mutations import CountedMutations
 from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.encoded_responses import EncodedResponses
@@ -39,7 +43,13 @@ def guard_of(api: Api[Any, Any], side: Side) -> Guard | None:
 
 def grpc_calls(broker: BrokerSide) -> list[ServedCall]:
     """Return the calls of a broker's GRPC listener."""
-    return [served_call(each.call, each, broker) for each in APIS if each.call is not None]
+    return [_metered_call(served_call(each.call, each, broker), each, broker) for each in APIS if each.call is not None]
+
+
+def _metered_call(served: ServedCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
+    if api.visible_to is VisibleTo.NODES:
+        return served
+    return replace(served, handler=metered(served.call, served.handler, broker.throttling))
 
 
 def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
@@ -49,14 +59,28 @@ def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
 
 def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
     """Return the call of an API, with its handler."""
-    handler: Any = api.handler(broker)
+    handler: Any = handler_of(api, broker)
     # The gatekeeper lets only nodes make the calls for nodes.
     if api.visible_to is VisibleTo.ANYBODY and (guard := guard_of(api, broker)) is not None:
         handler = _asking_callers(_Guarded(api, guard, handler, broker))
-    if not api.takes_context:
+    if not takes_context(api):
         return call.served_by(handler)
     assert isinstance(call, Call), "a stream has no context"
     return call.served_in_context_by(handler, api.versions.last)
+
+
+def handler_of(api: Api[Any, Any], broker: BrokerSide) -> Any:
+    """Return the API's handler, behind what has to be asked before."""
+    handler = api.handler(broker)
+    if api.mutations is None:
+        return handler
+    partitions_by_default = broker.config.topics.partitions
+    return CountedMutations(api.mutations, broker.throttling, broker.image, partitions_by_default, handler).handle
+
+
+def takes_context(api: Api[Any, Any]) -> bool:
+    """Return whether that takes a RequestContext, too."""
+    return api.takes_context or api.mutations is not None
 
 
 class _Guarded:
@@ -145,11 +169,11 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
         return api.kafka_handler(broker)
     guard = guard_of(api, broker)
     if guard is None:
-        handler, takes_context = api.handler(broker), api.takes_context
+        handler, has_context = handler_of(api, broker), takes_context(api)
         if api.visible_to is VisibleTo.NODES:
-            handler, takes_context = refuse_client, False
+            handler, has_context = refuse_client, False
     else:
-        handler, takes_context = _asking_clients(_Guarded(api, guard, api.handler(broker), broker), api), True
+        handler, has_context = _asking_clients(_Guarded(api, guard, handler_of(api, broker), broker), api), True
     reuse = None
     if api.reused_for is not None:
         responses = EncodedResponses(broker.image)
@@ -160,7 +184,7 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
         refused=api.refused,
         from_version=api.from_version,
         to_version=api.to_version,
-        takes_context=takes_context,
+        takes_context=has_context,
         misdirected=None if api.misdirected is None else api.misdirected(broker),
         reuse=reuse,
     )
@@ -169,6 +193,6 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
 def _asking_clients(guarded: _Guarded, api: Api[Any, Any]) -> _Handler:
     def answer(request: Any, context: RequestContext) -> Awaitable[Any]:
         client = Client(context.principal, context.host)
-        return guarded.answer(client, request, *((context,) if api.takes_context else ()))
+        return guarded.answer(client, request, *((context,) if takes_context(api) else ()))
 
     return answer

@@ -18,6 +18,7 @@ from kraft.rpc.topic_calls import (
 )
 from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
+from kraft.server.apis import mutations
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
@@ -60,6 +61,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=(Permission(Operation.CREATE, ResourceType.CLUSTER), Permission(Operation.CREATE, ResourceType.TOPIC)),
         guard=lambda _: topic_guards.create_topics,
         refused=topics.creation_refused,
+        mutations=mutations.CREATION,
     ),
     Api(
         key=ApiKey.DELETE_TOPICS,
@@ -72,6 +74,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         refused=topics.deletion_refused,
         from_version=topics.deletion_from_version,
         to_version=topics.deletion_to_version,
+        mutations=mutations.DELETION,
     ),
     Api(
         key=ApiKey.CREATE_PARTITIONS,
@@ -82,6 +85,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=(Permission(Operation.ALTER, ResourceType.TOPIC),),
         guard=lambda _: topic_guards.create_partitions,
         refused=topics.partitions_refused,
+        mutations=mutations.MORE_PARTITIONS,
     ),
     Api(
         key=ApiKey.METADATA,

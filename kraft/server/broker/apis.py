@@ -18,6 +18,7 @@ from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.broker.client_logins import ClientLogins
 from kraft.server.broker.coordinators import BrokerCoordinators
+from kraft.server.broker.imported_quotas import QuotaImport
 from kraft.server.broker.imported_users import UserImport, users_of_file
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
@@ -40,6 +41,7 @@ from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.loop.threads import shut_down
+from kraft.server.loop.throttling import Throttling
 from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
 
@@ -66,6 +68,7 @@ class BrokerApis:
         self._askers = askers_of(config.access, metadata.image)
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
+        self.throttling = Throttling(world.clock.monotonic_ms)
         self._when_users_change: list[Callback] = []
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
@@ -105,6 +108,9 @@ class BrokerApis:
 
     def user_import(self) -> UserImport:
         return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
+
+    def quota_import(self) -> QuotaImport:
+        return QuotaImport(self._config.default_quotas, self._forwarder)
 
     def when_users_change(self, users_changed: Callback) -> None:
         """Call this whenever users of the metadata have changed."""
@@ -146,6 +152,7 @@ class BrokerApis:
             groups=self._coordinators.group_handlers(),
             records=self._record_handlers(),
             kafka_fetches=self._kafka_fetches,
+            throttling=self.throttling,
             transactions=transactions.handler,
             markers=transactions.markers,
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.coordinators),

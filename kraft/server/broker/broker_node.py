@@ -82,6 +82,7 @@ class BrokerNode:
             tasks.create_task(self.apis.logins.run())
             importing = self.apis.user_import()
             tasks.create_task(importing.run())
+            tasks.create_task(self.apis.quota_import().run())
             await importing.until_tried()
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
@@ -118,6 +119,8 @@ class BrokerNode:
         self._coordinators.metadata_applied(before, after)
         if after.users is not before.users:
             self.apis.users_changed(after.users)
+        if after.client_quotas is not before.client_quotas:
+            self.apis.throttling.reconfigure(after.client_quotas)
         # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
         self._metadata.lost_leaders.published(before, after)

@@ -1,12 +1,31 @@
-"""Limits of what one address, or somebody who does not log in, can take from a listener."""
+"""Limits of what one address, somebody who does not log in, or a client can take from a listener."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from kraft.model.config_keys import key, whole_number
-from kraft.model.config_types import INT32_MAX
+from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.server.config import security_readers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultQuotas:
+    """Quotas of client ids without one of their own, as older files set them."""
+
+    producer: int | None = key(
+        "quota.producer.default",
+        whole_number(1, INT64_MAX),
+        "Old: producer_byte_rate of all client ids without one of their own. It is set in the metadata when the broker"
+        " starts, unless it has one there; use kraft quotas.",
+        default=None,
+    )
+    consumer: int | None = key(
+        "quota.consumer.default",
+        whole_number(1, INT64_MAX),
+        "Old: consumer_byte_rate, likewise.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

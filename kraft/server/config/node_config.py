@@ -26,7 +26,7 @@ from kraft.server.config.components import (
     ReplicationConfig,
     TopicDefaults,
 )
-from kraft.server.config.connection_settings import ConnectionSettings
+from kraft.server.config.connection_settings import ConnectionSettings, DefaultQuotas
 from kraft.server.config.group_settings import OffsetsTopicSettings
 from kraft.server.config.listener_security import OPEN, ListenerSecurity
 from kraft.server.config.security_settings import SecuritySettings
@@ -116,6 +116,7 @@ class NodeConfig:
     elections: LeaderElections
     network: NetworkLimits
     connections: ConnectionSettings
+    default_quotas: DefaultQuotas
     offsets_topic: OffsetsTopicSettings
     groups: GroupShardSettings
     group_bounds: GroupBounds

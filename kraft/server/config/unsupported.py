@@ -11,6 +11,7 @@ from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.configs import NOT_SUPPORTED_YET
+from kraft.metadata.quota_decisions import KEYS_OF_ADDRESSES, KEYS_OF_CLIENTS
 from kraft.server.config import overrides
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import CONTROLLER, GRPC
@@ -58,11 +59,10 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
     "transactions": """
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.two.phase.commit.enable""",
     "quotas": """
-        quota.producer.default quota.consumer.default quota.window.num quota.window.size.seconds
+        quota.window.num quota.window.size.seconds
         controller.quota.window.num controller.quota.window.size.seconds replication.quota.window.num
         replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
-        alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class producer_byte_rate
-        consumer_byte_rate""",
+        alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class""",
     "threads, sockets and connections": """
         num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
         socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
@@ -105,6 +105,12 @@ _CLIENT_KEYS = _names("""
     security_protocol sasl_plain_username sasl_plain_password key.serializer value.serializer key.deserializer
     value.deserializer max.poll.records isolation.level enable.idempotence transactional.id""")
 
+
+_NOT_OF_NODES: Final = {
+    **dict.fromkeys((*KEYS_OF_CLIENTS, *KEYS_OF_ADDRESSES), "it is a client quota; set it with kraft quotas alter"),
+    **dict.fromkeys(NOT_SUPPORTED_YET, "it is a topic config that is not supported yet"),
+    **dict.fromkeys(_CLIENT_KEYS, "it is a setting of clients, not of nodes"),
+}
 
 _CREATION_RATES_OF_OTHERS = tuple(
     f"{overrides.PREFIX}{name.lower()}.{overrides.CREATION_RATE}" for name in (GRPC, CONTROLLER)
@@ -150,10 +156,8 @@ def warning(key: str) -> str | None:
         return "has no effect: set listeners and advertised.listeners"
     if topic_key := TOPIC_CONFIGS.get(key):
         return f"has no effect: it is a topic config; for all topics use {topic_key.server_keys[0].name}"
-    if key in NOT_SUPPORTED_YET:
-        return "has no effect: it is a topic config that is not supported yet"
-    if key in _CLIENT_KEYS:
-        return "has no effect: it is a setting of clients, not of nodes"
+    if reason := _NOT_OF_NODES.get(key):
+        return f"has no effect: {reason}"
     if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):
         return "has no effect: the value is empty"
     return f"unknown key: has no effect{_suggestion(key)}"

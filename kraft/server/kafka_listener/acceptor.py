@@ -39,6 +39,9 @@ however long it takes, a host that opens 10,000 in a second fills `BACKLOG` as s
 REFUSED_AT_ONCE_MAX: Final = 512
 """Connections that may be refused in one turn, however long the last one took: 9 ms."""
 
+HELD_MAX: Final = 100
+"""Refused connections that are held at once, at each address; further ones are closed immediately."""
+
 RETRY_S: Final = 1.0
 """Pause while the process has no file or memory for another connection."""
 
@@ -50,10 +53,14 @@ class Acceptor:
         self,
         listening: int,
         allowances: Sequence[Allowance],
-        admit: Callable[[str], bool],
+        admit: Callable[[str], float | None],
         connect: Callable[[], asyncio.BaseProtocol],
     ) -> None:
-        """`listening` is a bound socket's file descriptor. `admit` takes an address, and returns False to refuse it."""
+        """`listening` is a bound socket's file descriptor.
+
+        `admit` takes an address, and returns None to serve it. Otherwise the connection is refused: it stays open for
+        so many seconds, and nothing is read from it.
+        """
         # A copy: the server closes the socket itself.
         self._socket = socket.socket(fileno=os.dup(listening))
         self._socket.setblocking(False)
@@ -65,6 +72,8 @@ class Acceptor:
         self._connecting: set[asyncio.Task[None]] = set()
         self._left_waiting_s: float | None = None
         """When connections were left waiting, because as many had been accepted as a turn may accept."""
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Refused connections that are open still."""
 
     def start(self) -> None:
         self._socket.listen(BACKLOG)
@@ -76,6 +85,10 @@ class Acceptor:
             self._pause.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
+        for held, end in self._held.items():
+            end.cancel()
+            held.close()
+        self._held.clear()
 
     def _accept_some(self) -> None:
         began_s, since_s = self._loop.time(), self._left_waiting_s
@@ -92,8 +105,8 @@ class Acceptor:
             if (taken := self._take()) is None:
                 return
             accepted, address = taken
-            if not self._admit(address):
-                accepted.close()
+            if (held_s := self._admit(address)) is not None:
+                self._refuse(accepted, held_s)
                 refused += 1
                 continue
             admitted += 1
@@ -117,6 +130,16 @@ class Acceptor:
             self._accept_later(RETRY_S)
             return None
         return accepted, address_of(name)
+
+    def _refuse(self, accepted: socket.socket, held_s: float) -> None:
+        if held_s > 0 and len(self._held) < HELD_MAX:
+            self._held[accepted] = self._loop.call_later(held_s, self._end_held, accepted)
+        else:
+            accepted.close()
+
+    def _end_held(self, held: socket.socket) -> None:
+        del self._held[held]
+        held.close()
 
     def _accept_later(self, wait_s: float) -> None:
         self._loop.remove_reader(self._socket)

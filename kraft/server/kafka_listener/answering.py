@@ -39,8 +39,15 @@ class Requests(Protocol):
     def objection(self) -> str | None:
         """Return why the connection has to end although the client does nothing wrong. None if it may go on."""
 
-    def when_pipelined(self, go_on: Callback) -> None:
-        """Set `go_on`, which is called when `is_pipelined` may have become true."""
+    @property
+    def is_muted(self) -> bool:
+        """True while nothing is read, because the client used more than its quotas."""
+
+    def when_ready(self, go_on: Callback) -> None:
+        """Set `go_on`, which is called when `is_pipelined` or `is_muted` may have changed."""
+
+    def close(self) -> None:
+        """Call nothing any more: the connection has ended."""
 
     def is_pipelined(self, frame: memoryview) -> bool:
         """True if the request may be begun before earlier requests of its kind are answered."""

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from kraft.model.addresses import address_of
+from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.answering import CloseConnection, MakeRequests, Requests, TakenOver
@@ -132,7 +132,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername")
         self.address, self.peer = address_of(name), peer_of(name)
         self._requests = self._make_requests(self.peer)
-        self._requests.when_pipelined(self._take_frames_soon)
+        self._requests.when_ready(self._take_frames_soon)
         self.is_stranger = not self._requests.is_trusted
         reason = self._listener.opened(self)
         if reason is not None:
@@ -169,8 +169,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._buffer.close()
         self._listener.unread(self, 0)
         self._listener.closed(self, self._reason)
-        # Without them the connection and its transport are freed at once, not by the garbage collector.
-        self._requests.when_pipelined(_nothing)
+        # Without it the connection and its transport are freed at once, not by the garbage collector.
+        self._requests.close()
         free_closed(self._transport)
 
     # --- called by the listener ----------------------------------------------------------------------------------
@@ -178,8 +178,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check(self) -> bool:
         """Close the connection of a client that is too slow or idle for too long. Return whether it is over."""
         now_s, limits = self._loop.time(), self._limits
-        if self._buffer.is_waiting:
-            # The request waits for memory here, not for the client.
+        is_held = self._buffer.is_waiting or self._requests.is_muted
+        if is_held:
+            # The request waits for memory or a quota here, not for the client.
             self._partial_since_s = now_s
         if _is_longer_than(self._unread_since_s, limits.unread_s_max, now_s):
             self._reason = self._reason or f"client did not read its responses for {limits.unread_s_max:g} s"
@@ -189,7 +190,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
         elif _is_longer_than(self._partial_since_s, limits.request_s_max, now_s):
             self._end(f"request had not arrived completely after {limits.request_s_max:g} s")
-        elif self._partial_since_s is not None and self._buffer.is_slow():
+        elif self._partial_since_s is not None and not is_held and self._buffer.is_slow():
             self._end("request arrived too slowly while others waited for the memory that it takes")
         elif not self._replies and _is_longer_than(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
@@ -299,9 +300,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _may_begin(self) -> bool:
         if self._is_over or self._is_draining or self._unread_since_s is not None:
             return False
-        if not self._replies:
+        if not self._replies and not self._requests.is_muted:
             return True
-        if not self._pipelining or len(self._replies) >= PIPELINED_MAX:
+        # What a muted client may begin has arrived: it counts for the quota, and takes no memory that others need.
+        if self._replies and (not self._pipelining or len(self._replies) >= PIPELINED_MAX):
             return False
         frame = self._buffer.frames.peek()
         return frame is not None and self._requests.is_pipelined(frame)
@@ -381,10 +383,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif frame_taken or self._partial_since_s is None:
             self._partial_since_s = self._loop.time()
 
+    @property
+    def _may_read(self) -> bool:
+        return not (self._is_draining or self._requests.is_muted) and self._unread_since_s is None
+
     def _read_on(self) -> None:
         if self._is_draining and not self._replies and not self._writer.has_parts:
             self._half_close()
-        elif not self._is_draining and self._unread_since_s is None and self._buffer.make_room():
+        elif self._may_read and self._buffer.make_room():
             if not self._is_reading:
                 self._is_reading = True
                 self._transport.resume_reading()
@@ -443,16 +449,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 def _is_longer_than(since_s: float | None, s_max: float, now_s: float) -> bool:
     return since_s is not None and now_s - since_s > s_max
-
-
-def _nothing() -> None:
-    """Nobody is there whose requests could go on."""
-
-
-def peer_of(name: object) -> str:
-    """Format the other end for messages: `10.0.0.7:51000`, `[::1]:51000`."""
-    match name:
-        case (str(host), int(port), *_):
-            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        case _:
-            return "?"

@@ -10,19 +10,20 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from kraft.model.addresses import address_of
+from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.acceptor import Acceptor
 from kraft.server.kafka_listener.answering import MakeRequests
-from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, peer_of
+from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits, ConnectionCounts
 from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.loop.periods import loop_time_s, period_end
+from kraft.server.loop.throttling import Throttling
 from kraft.tls.contexts import ServerContext
 from kraft.tls.handshakes import Handshakes, ServerHandshake, TlsPeer
 from kraft.tls.session import TlsBuffers
@@ -77,8 +78,12 @@ class KafkaListener:
         refusals: RefusalLog,
         memory: ListenerMemory,
         tls_buffers: TlsBuffers | None = None,
+        throttling: Throttling | None = None,
     ) -> None:
-        """`tls_buffers` are those of this event loop. None: the listener has its own."""
+        """`tls_buffers` are those of this event loop. None: the listener has its own. `throttling` has the quotas of
+        addresses.
+        """
+        self._throttling = throttling
         self._limits = limits
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -132,7 +137,7 @@ class KafkaListener:
             after_handshake = answering.after_handshake
             return ServerHandshake(self._handshakes, answering.context, lambda peer: connection(after_handshake(peer)))
 
-        def admit(address: str) -> bool:
+        def admit(address: str) -> float | None:
             return self._admit(address, are_strangers=asks_for_login or isinstance(answering, TlsAnswering))
 
         server = await asyncio.get_running_loop().create_server(connect, host or None, port, start_serving=False)
@@ -177,13 +182,20 @@ class KafkaListener:
     def _make_buffer(self, granted: Callback) -> ReceiveBuffer:
         return ReceiveBuffer(self._scratch, self._within, granted)
 
-    def _admit(self, address: str, *, are_strangers: bool) -> bool:
+    def _admit(self, address: str, *, are_strangers: bool) -> float | None:
+        """Return None to serve a connection, or for how many seconds to hold it and then close it."""
         objection = self._counts.objection(address, is_stranger=are_strangers)
         if objection is None and are_strangers and not self._rates.take(address, loop_time_s()):
             objection = f"{address} opens connections too fast"
-        if objection is not None:
-            self._refusals.log(f"{address}:0", objection)
-        return objection is None
+        held_ms = 0
+        if objection is None and self._throttling is not None and self._throttling.quotas.limits_addresses:
+            held_ms = self._throttling.quotas.connected(address, self._throttling.now_ms())
+            objection = f"{address} opens connections faster than its quota" if held_ms else None
+        if objection is None:
+            return None
+        self._refusals.log(f"{address}:0", objection)
+        # Otherwise a client that tries again at once would be refused all the more often.
+        return held_ms / 1_000
 
     async def _check_connections(self) -> None:
         while True:

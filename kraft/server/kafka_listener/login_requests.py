@@ -75,8 +75,15 @@ class LoginRequests:
         self._users = users
         return self._authenticator.objection(session)
 
-    def when_pipelined(self, go_on: Callback) -> None:
-        self._requests.when_pipelined(go_on)
+    @property
+    def is_muted(self) -> bool:
+        return self._requests.is_muted
+
+    def when_ready(self, go_on: Callback) -> None:
+        self._requests.when_ready(go_on)
+
+    def close(self) -> None:
+        self._requests.close()
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return self._login.is_logged_in and self._requests.is_pipelined(frame)

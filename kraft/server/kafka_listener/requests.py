@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from time import thread_time_ns
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -42,6 +43,20 @@ thousands of elements, each of which takes microseconds in each of these.
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
 
+class FetchQuota(NamedTuple):
+    """The quota of a client that fetches."""
+
+    bytes_max: int | None
+    """The most that one response should have; None: any number."""
+
+    wait_ms: int
+    """The client is over its quota: it gets no records, and has to wait. 0 if it is not."""
+
+    def at_most(self, bytes_max: int) -> int:
+        """Return how much of records a response has that may have `bytes_max`."""
+        return bytes_max if self.bytes_max is None else min(bytes_max, self.bytes_max)
+
+
 class ConnectionContext(RequestContext, frozen=True, kw_only=True):
     """A request's context, with what this listener knows about its connection."""
 
@@ -57,6 +72,9 @@ class ConnectionContext(RequestContext, frozen=True, kw_only=True):
     repeated: RepeatedRefusals | None = None
     """Counts refused requests that this connection repeats. None: they are not counted."""
 
+    fetch_quota: FetchQuota | None = None
+    """None: there is none."""
+
 
 class EncodedMessage(Struct, frozen=True):
     """An encoded message without its header, in the requested version."""
@@ -71,6 +89,28 @@ Response = Message | EncodedMessage | None
 Api = Callable[[Any, ConnectionContext], Awaitable[Response] | Response]
 """Answers the message of its key. Bytes of records are valid until the call returns, not while its result is awaited.
 Raises CloseConnection."""
+
+
+class RequestMeter(Protocol):
+    """Measures the requests of one connection, whose client may have quotas."""
+
+    is_muted: bool
+    """The client has used more than its quotas: no more is read for a while."""
+
+    @property
+    def has_quotas(self) -> bool:
+        """False if nothing needs to be measured, because no client has a quota."""
+
+    def begin(
+        self, api: Api, request: Any, call: ConnectionContext, header: RequestHeader, began_ns: int
+    ) -> Awaitable[ResponseBytes] | ResponseBytes:
+        """Call the API and encode its response. `began_ns`: when the request was begun, by the thread's time."""
+
+    def when_over(self, go_on: Callback) -> None:
+        """Set `go_on`, which is called when the connection may be read again."""
+
+    def close(self) -> None:
+        """Call nothing any more."""
 
 
 class NodeConnections(Protocol):
@@ -96,10 +136,12 @@ class KafkaRequests:
         listener: str = "",
         principal: Principal = ANONYMOUS,
         certificate: bytes | None = None,
+        meter: RequestMeter | None = None,
     ) -> None:
         """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none.
 
-        `listener` is the name of the listener, `certificate` what this node showed the client, with TLS.
+        `listener` is the name of the listener, `certificate` what this node showed the client, with TLS. `meter` None:
+        clients have no quotas.
         """
         self._apis = apis
         self._peer = peer
@@ -110,6 +152,7 @@ class KafkaRequests:
         self._certificate = certificate
         self.principal = principal
         """Who sends the requests."""
+        self._meter = meter
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
 
@@ -120,13 +163,26 @@ class KafkaRequests:
     def objection(self) -> str | None:
         return None
 
-    def when_pipelined(self, go_on: Callback) -> None:
+    @property
+    def is_muted(self) -> bool:
+        return self._meter is not None and self._meter.is_muted
+
+    def when_ready(self, go_on: Callback) -> None:
         self._waiting.go_on = go_on
+        if self._meter is not None:
+            self._meter.when_over(go_on)
+
+    def close(self) -> None:
+        self._waiting.go_on = _nothing
+        if self._meter is not None:
+            self._meter.close()
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return frame[1] == _PRODUCE_KEY and not frame[0] and not self._waiting.has_to_wait
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
+        meter = self._meter if self._meter is not None and self._meter.has_quotas else None
+        began_ns = 0 if meter is None else thread_time_ns()
         try:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
@@ -141,11 +197,13 @@ class KafkaRequests:
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
         call = self.context(header, len(frame))
-        if len(frame) >= LONG_FRAME_BYTES and header.api_key != _PRODUCE_KEY:
+        if meter is not None:
+            return meter.begin(api, request, call, header, began_ns)
+        if is_long(call, header.api_key):
             return _answered_in_turns(api, request, call, header)
         response = api(request, call)
         if response is None or isinstance(response, (Message, EncodedMessage)):
-            return _encoded(response, header)
+            return encode_any(response, header)
         return _encoded_when_there(response, header)
 
     def context(self, header: RequestHeader, frame_bytes: int) -> ConnectionContext:
@@ -185,25 +243,38 @@ def _introduced(
 
 
 async def _answered_in_turns(api: Api, request: Any, call: ConnectionContext, header: RequestHeader) -> ResponseBytes:
+    return encode_any(await answered_in_turns(api, request, call), header)
+
+
+async def answered_in_turns(api: Api, request: Any, call: ConnectionContext) -> Response:
     """Answer a long request: others have a turn before it is carried out, and before it is encoded."""
     await asyncio.sleep(0)
     response = api(request, call)
     if response is not None and not isinstance(response, (Message, EncodedMessage)):
         response = await response
     await asyncio.sleep(0)
-    return _encoded(response, header)
+    return response
 
 
 async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:
-    return _encoded(await response, header)
+    return encode_any(await response, header)
 
 
-def _encoded(response: Response, header: RequestHeader) -> ResponseBytes:
+def is_long(call: ConnectionContext, api_key: int) -> bool:
+    """Return whether the request is answered in turns."""
+    return call.frame_bytes >= LONG_FRAME_BYTES and api_key != _PRODUCE_KEY
+
+
+def encode_any(response: Response, header: RequestHeader) -> ResponseBytes:
     if response is None:
         return []
     if isinstance(response, EncodedMessage):
         return frame_response(response.kind, header.api_version, header.correlation_id, response.body)
     return encode_response(response, header.api_version, header.correlation_id)
+
+
+def _nothing() -> None:
+    """Nobody is there whose requests could go on."""
 
 
 def api_name(api_key: int) -> str:

@@ -21,6 +21,7 @@ from kraft.server.kafka_listener.connection_counts import count_limits
 from kraft.server.kafka_listener.listener import ListenerLimits, TlsAnswering
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX
+from kraft.server.kafka_listener.metered_requests import MeteredRequests
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests, NodeConnections
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.tls.handshakes import TlsPeer
@@ -96,7 +97,7 @@ class KafkaAnswering:
 
         All connections of the listener share what is made here: the APIs alone take 25 KiB.
         """
-        apis = self._apis.kafka_apis(listener)
+        apis, throttling = self._apis.kafka_apis(listener), self._apis.throttling
         elements_max = self._config.network.request_bytes_max // ELEMENT_BYTES
 
         def requests(peer: str, principal: Principal, certificate: bytes | None) -> KafkaRequests:
@@ -109,6 +110,7 @@ class KafkaAnswering:
                 listener=listener,
                 principal=principal,
                 certificate=certificate,
+                meter=MeteredRequests(throttling),
             )
 
         sasl = self._config.security_of(listener).sasl

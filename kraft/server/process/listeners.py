@@ -143,7 +143,8 @@ class Listeners:
         config = self._config
         memory = ListenerMemory(config.network.request_bytes_max)
         tls, refusals = self._credentials.kafka_tls, self._credentials.refusals
-        self._kafka = KafkaListener(await kafka_limits(config, self._shares.kafka), refusals, memory, tls.buffers)
+        limits = await kafka_limits(config, self._shares.kafka)
+        self._kafka = KafkaListener(limits, refusals, memory, tls.buffers, apis.throttling)
         self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], refusals)
         answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections)
         for listener in listeners:

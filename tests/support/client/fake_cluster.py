@@ -83,6 +83,8 @@ class FakeCluster:
         self.topics: dict[str, list[FakePartition]] = {}
         self.namespace = UUID(int=7)
         """Topic ids are computed from it and the topic's name."""
+        self.throttle_time_ms = 0
+        """What clients are told that they have to wait after each produce and fetch."""
         self.configs: dict[str, dict[str, str]] = {}
         self.topic_configs_of_files: dict[str, str] = {}
         self.alterations: list[IncrementalAlterConfigsRequest] = []
@@ -349,7 +351,9 @@ class FakeBroker:
     def produce(self, request: ProduceRequest) -> ProduceResponse:
         self.produced.append(request)
         results = [self._produce(asked, request.transactional_id) for asked in request.partitions]
-        response = ProduceResponse(request_id=request.request_id, partitions=results)
+        response = ProduceResponse(
+            request_id=request.request_id, partitions=results, throttle_time_ms=self.cluster.throttle_time_ms
+        )
         self.cluster.news()
         return response
 
@@ -376,7 +380,9 @@ class FakeBroker:
 
     def fetch(self, request: FetchRequest) -> FetchResponse:
         return FetchResponse(
-            request_id=request.request_id, partitions=[self._fetch(asked, request) for asked in request.partitions]
+            request_id=request.request_id,
+            partitions=[self._fetch(asked, request) for asked in request.partitions],
+            throttle_time_ms=self.cluster.throttle_time_ms,
         )
 
     def _fetch(self, asked: FetchPartition, request: FetchRequest) -> FetchPartitionResult:

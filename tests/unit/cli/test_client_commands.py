@@ -297,43 +297,6 @@ def test_configs_of_brokers_are_altered_for_one_or_for_all(kraft: Shell, cluster
     ]
 
 
-def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
-    of_clients = ("--entity-type", "clients", "--entity-name", "loader")
-    assert kraft.succeed("configs", "alter", *of_clients, "--add-config", "producer_byte_rate=1024") == (
-        "Completed updating config for client-id 'loader'.\n"
-    )
-    assert kraft.err == "Warning: quotas are kept and shown, but not enforced yet: no client is slowed down.\n"
-    both = ("--user", "anna", "--client", "loader")
-    setting = ("--add-config", "consumer_byte_rate=5,request_percentage=12.5")
-    kraft.succeed("configs", "alter", *both, *setting)
-    kraft.succeed("configs", "alter", "--ip-defaults", "--add-config", "connection_creation_rate=9")
-    kraft.succeed(
-        "configs", "alter", "--entity-type", "users", "--entity-default", "--add-config", "producer_byte_rate=1"
-    )
-    assert kraft.succeed("configs", "describe", *of_clients) == (
-        "Quota configs for client-id 'loader' are producer_byte_rate=1024.0\n"
-    )
-    assert kraft.succeed("configs", "describe", *both) == (
-        "Quota configs for user-principal 'anna', client-id 'loader' are consumer_byte_rate=5.0, "
-        "request_percentage=12.5\n"
-    )
-    assert kraft.succeed("configs", "describe", "--entity-type", "ips") == (
-        "Quota configs for the default ip are connection_creation_rate=9.0\n"
-    )
-    assert kraft.succeed("configs", "describe", "--entity-type", "users") == (
-        "Quota configs for the default user-principal are producer_byte_rate=1.0\n"
-    )
-    kraft.succeed("configs", "alter", *both, "--delete-config", "consumer_byte_rate")
-    assert kraft.err == ""
-    again = ("configs", "alter", *both, "--add-config", "request_percentage=12.5", "--output", "json")
-    assert json.loads(kraft.succeed(*again))["enforced"] is False
-    described = json.loads(kraft.succeed("configs", "describe", *both, "--output", "json"))
-    assert described == [{"entity": {"client-id": "loader", "user": "anna"}, "quotas": {"request_percentage": 12.5}}]
-    assert "there is no quota 'retention.ms' for such an entity" in kraft.fail(
-        "configs", "alter", "--user", "anna", "--add-config", "retention.ms=1"
-    )
-
-
 # --- produce ---------------------------------------------------------------------------------------------------
 
 

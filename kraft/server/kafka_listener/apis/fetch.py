@@ -77,14 +77,14 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
     hidden: frozenset[str] = frozenset()
     """Topics that it may not read."""
 
-    def request(self, request: FetchRequest, wait_ms: int) -> values.FetchRequest:
-        """Return the request to the handler, which waits at most `wait_ms` for records."""
+    def request(self, request: FetchRequest, wait_ms: int, bytes_max: int) -> values.FetchRequest:
+        """Return the request to the handler, which waits at most `wait_ms` for records, and returns `bytes_max`."""
         return values.FetchRequest(
             request_id=0,
             # An unknown topic id is answered without waiting.
             max_wait_ms=0 if self.hidden or any(each.topic is None for each in self.wanted) else wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
+            min_bytes=min(request.min_bytes, bytes_max),
+            max_bytes=bytes_max,
             partitions=[
                 values.FetchPartition(
                     topic=topic,
@@ -126,10 +126,17 @@ class FetchApi:
     def __call__(self, request: FetchRequest, call: ConnectionContext) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=())
+        quota = call.fetch_quota
+        if quota is not None and quota.wait_ms and request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # No session begins with a response without its partitions: the client asks for one again.
+            self._sessions.end(request.session_id)
+            return FetchResponse(session_id=NO_SESSION, responses=())
         try:
             session = self._session(request, uses_topic_ids=call.version >= _TOPIC_IDS_FROM)
         except Refusal as refusal:
             return FetchResponse(error_code=refusal.error_code, responses=())
+        if quota is not None and quota.wait_ms:
+            return FetchResponse(session_id=NO_SESSION if session is None else session.session_id, responses=())
         wanted = _named(request) if session is None else session.wanted
         fetch = self._fetch(request, wanted, session, call)
         wait_ms = (
@@ -137,7 +144,11 @@ class FetchApi:
         )
         is_crowded = not self._waiting.has_room(len(wanted))
         begun = self._begin(
-            fetch.request(request, min(wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else wait_ms),
+            fetch.request(
+                request,
+                min(wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else wait_ms,
+                request.max_bytes if quota is None else quota.at_most(request.max_bytes),
+            ),
             None if call.unread is None else Room(call.unread, wait_ms),
         )
         if isinstance(begun, Awaitable) or len(wanted) >= PARTITIONS_AT_ONCE:

@@ -85,7 +85,7 @@ def test_over_grpc_a_request_means_what_it_does_in_its_newest_version(tmp_path: 
         return {each.call.method: each.context_version for each in calls}
 
     assert asyncio.run(versions()) == {
-        each.call.method: each.versions.last if each.takes_context else None
+        each.call.method: each.versions.last if each.takes_context or each.mutations else None
         for each in GRPC_APIS
         if each.call is not None
     }

@@ -11,7 +11,7 @@ NOT_SUPPORTED = """
     num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
     num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
     controller.socket.timeout.ms controller.message.queue.size
-    group.coordinator.threads quota.producer.default quota.consumer.default
+    group.coordinator.threads
     fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
 """
 
@@ -20,6 +20,11 @@ NOT_SUPPORTED = """
 def test_a_key_that_is_not_supported_is_warned_of(key: str) -> None:
     assert refusal(key, "1") is None
     assert str(warning(key)).startswith("has no effect: not supported yet (Kafka's settings for ")
+
+
+@pytest.mark.parametrize("key", ["producer_byte_rate", "connection_creation_rate"])
+def test_a_client_quota_is_no_setting_of_nodes(key: str) -> None:
+    assert warning(key) == "has no effect: it is a client quota; set it with kraft quotas alter"
 
 
 @pytest.mark.parametrize("key", OLD_ADDRESSES.split())

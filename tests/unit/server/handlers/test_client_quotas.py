@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from structlog.testing import capture_logs
-
-from kraft.metadata.decision import Decision
 from kraft.metadata.features import METADATA_VERSION
-from kraft.metadata.image import MetadataImage
 from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.handlers.client_quotas import Alterations, is_applied, refused
-from kraft.wire.declaration import replace
+from kraft.server.handlers.client_quotas import is_applied, refused
 from tests.support.cluster_images import cluster
 from tests.support.quotas import Names, alteration, asked
 
@@ -50,19 +42,3 @@ def test_a_refused_request_is_refused_for_each_entity() -> None:
     assert [(each.error_code, each.error_message, each.entity) for each in response.entries] == [
         (ErrorCode.REQUEST_TIMED_OUT, "no controller is active", entry.entity) for entry in REQUEST.entries
     ]
-
-
-async def test_the_controller_warns_once_that_quotas_are_not_enforced() -> None:
-    image = cluster(1)
-
-    class Decisions:
-        async def submit(self, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
-            return decide(image).response
-
-    quotas = Alterations(Decisions())  # type: ignore[arg-type]  # It only submits.
-    with capture_logs() as logged:
-        await quotas.alter(replace(REQUEST, validate_only=True))
-        assert logged == []
-        for _ in range(2):
-            await quotas.alter(REQUEST)
-    assert [each["event"] for each in logged] == ["client quotas changed, and not enforced yet"]

@@ -44,13 +44,17 @@ class Requests:
     is_trusted: bool = True
     """False until `hello` was answered, for a listener that asks for a login."""
 
+    is_muted: bool = False
     objects: str | None = None
 
     def objection(self) -> str | None:
         return self.objects
 
-    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+    def when_ready(self, go_on: Callable[[], None]) -> None:
         self.go_on = go_on
+
+    def close(self) -> None:
+        self.go_on = lambda: None
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return bytes(frame).startswith((b"pipe", b"soon", b"hold")) and not self.holds

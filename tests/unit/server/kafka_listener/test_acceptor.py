@@ -28,14 +28,15 @@ CROWD = 5 * ACCEPTED_AT_ONCE
 class Accepted:
     """Counts connections, which it closes, and whom it was asked about."""
 
-    def __init__(self, admits: bool = True) -> None:
+    def __init__(self, held_s: float | None = None) -> None:
+        """With `held_s`, none is served, and each is held for so long."""
         self.asked: list[str] = []
         self.served = 0
-        self._admits = admits
+        self._held_s = held_s
 
-    def admit(self, address: str) -> bool:
+    def admit(self, address: str) -> float | None:
         self.asked.append(address)
-        return self._admits
+        return self._held_s
 
     def connect(self) -> asyncio.Protocol:
         counts = self
@@ -83,7 +84,7 @@ async def test_connections_that_come_together_are_all_accepted_a_few_in_each_tur
 
 @pytest.mark.real_time
 async def test_a_connection_that_is_refused_is_closed_and_nothing_is_made_of_it() -> None:
-    accepted = Accepted(admits=False)
+    accepted = Accepted(held_s=0)
     with accepted.accepting() as address:
         reader, writer = await asyncio.open_connection(*address)
         assert await reader.read() == b""
@@ -94,7 +95,7 @@ async def test_a_connection_that_is_refused_is_closed_and_nothing_is_made_of_it(
 @pytest.mark.real_time
 async def test_a_loop_that_has_much_else_to_do_refuses_no_fewer_in_a_second() -> None:
     """Otherwise those that wait in the system fill its queue, and what others send there is dropped for seconds."""
-    accepted = Accepted(admits=False)
+    accepted = Accepted(held_s=0)
     refused = []
     with accepted.accepting() as address, ExitStack() as opened:
         for _ in range(10 * REFUSED_AT_ONCE_MIN):
@@ -112,6 +113,29 @@ def test_a_turn_refuses_for_a_third_of_the_time_since_the_last_one_within_bounds
     assert refused_at_once(0.0) == refused_at_once(0.001) == REFUSED_AT_ONCE_MIN
     assert refused_at_once(0.01) == 0.01 * REFUSED_PER_S
     assert refused_at_once(60.0) == REFUSED_AT_ONCE_MAX
+
+
+@pytest.mark.real_time
+async def test_some_that_are_refused_are_held_first_and_the_others_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "HELD_MAX", 1)
+    accepted = Accepted(held_s=0.1)
+    with accepted.accepting() as address:
+        held, writer = await asyncio.open_connection(*address)
+        await until(lambda: len(accepted.asked) == 1)
+        one_more, another = await asyncio.open_connection(*address)
+        writer.write(b"never read")
+        assert await one_more.read() == b""
+        assert not held.at_eof()
+        # The system resets it: there are bytes that nobody has read.
+        with pytest.raises(ConnectionResetError):
+            await held.read()
+        # The last one is held when the acceptor closes.
+        last, third = await asyncio.open_connection(*address)
+        await until(lambda: len(accepted.asked) == 3)
+    assert await last.read() == b""
+    assert accepted.served == 0
+    for each in (writer, another, third):
+        each.close()
 
 
 @pytest.mark.real_time

@@ -126,7 +126,7 @@ def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_t
 
     requests = KafkaRequests({ApiKey.PRODUCE: wait}, "10.0.0.7:5100")
     produce = frame(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=()), 9)
-    requests.when_pipelined(lambda: went_on.append(requests.is_pipelined(produce)))
+    requests.when_ready(lambda: went_on.append(requests.is_pipelined(produce)))
     assert requests.is_pipelined(produce)
     assert not requests.is_pipelined(frame(REQUEST, 4))
     requests.begin(produce)

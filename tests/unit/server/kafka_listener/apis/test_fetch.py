@@ -14,7 +14,7 @@ from kraft.model.ids import TopicPartition
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions, SharedFetches
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
-from kraft.server.kafka_listener.requests import ConnectionContext
+from kraft.server.kafka_listener.requests import ConnectionContext, FetchQuota
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.partition import Partition
@@ -465,3 +465,36 @@ async def test_a_large_fetch_waits_only_briefly_because_others_wait_for_its_turn
         began = loop.time()
         await Listener(broker).answer(12, asking(12, "orders", *[(0, 0)] * partitions), max_wait_ms=60_000)
         assert loop.time() - began == pytest.approx(waited_s)
+
+
+def over_quota(wait_ms: int, bytes_max: int | None = None) -> ConnectionContext:
+    return ConnectionContext(version=SESSION_VERSIONS[-1], fetch_quota=FetchQuota(bytes_max, wait_ms))
+
+
+def fetched(listener: Listener, call: ConnectionContext, *topics: FetchTopic, **fields: Any) -> FetchResponse:
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics, **fields)
+
+    async def answer() -> FetchResponse:
+        response = listener.api(request, call)
+        return await response if isinstance(response, Awaitable) else response
+
+    return run_virtually(answer())
+
+
+def test_a_client_over_its_quota_gets_nothing_and_its_session_goes_on(broker: Broker) -> None:
+    committed(broker, 0, "a")
+    listener, version = Listener(broker), SESSION_VERSIONS[-1]
+    full = asking(version, "orders", (0, 0))
+    # A session does not begin with a response in which its partitions are missing.
+    assert fetched(listener, over_quota(7), full, session_epoch=0) == FetchResponse(responses=())
+    begun = fetched(listener, over_quota(0), full, session_epoch=0)
+    assert values(begun) == {0: ["a"]}
+    waits = fetched(listener, over_quota(7), session_id=begun.session_id, session_epoch=1)
+    assert (waits.session_id, waits.responses) == (begun.session_id, ())
+    assert values(fetched(listener, over_quota(0), session_id=begun.session_id, session_epoch=2)) == {0: ["a"]}
+
+
+def test_a_response_is_no_larger_than_the_quota_of_a_second(broker: Broker) -> None:
+    committed(broker, 0, *("x" * 100 for _ in range(10)))
+    response = fetched(Listener(broker), over_quota(0, bytes_max=400), asking(SESSION_VERSIONS[-1], "orders", (0, 0)))
+    assert 1 <= len(values(response)[0]) < 4

@@ -1,0 +1,180 @@
+"""What clients use of their quotas, and how long each has to wait once it has used more.
+
+The methods take the client and the time, and return a wait in milliseconds, 0 for none. They never wait themselves.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
+
+from kraft.metadata.quota_decisions import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from kraft.metadata.settings import QuotaSubject
+from kraft.quotas.precedence import Client, QuotasInEffect
+from kraft.quotas.rate import WINDOW_MS, Rate
+from kraft.quotas.token_bucket import BYTES_BURST_S, MUTATION_BURST_S, TokenBucket
+
+Key = TypeVar("Key")
+Meter = TypeVar("Meter")
+
+IDLE_MS_MAX: Final = 3_600_000
+"""A client that uses nothing for this long is forgotten, as in Kafka."""
+
+METERS_MAX: Final = 10_000
+"""Clients that are measured for one quota. Beyond it the one that was idle longest is forgotten: clients choose their
+ids, and each id may have a quota of its own by default."""
+
+REQUEST_THROTTLE_MS_MAX: Final = WINDOW_MS
+"""A client that uses too much processor time waits for no more than this at a time, as in Kafka: the time that one
+request takes is not known before."""
+
+_PERCENT_PER_NS: Final = 100 / 1_000_000_000
+
+_BURST_S: Final = {
+    PRODUCER_BYTE_RATE: BYTES_BURST_S,
+    CONSUMER_BYTE_RATE: BYTES_BURST_S,
+    CONTROLLER_MUTATION_RATE: MUTATION_BURST_S,
+}
+
+
+class Meters(Generic[Key, Meter]):
+    """One meter for each client that was measured lately, the one that has been idle longest first."""
+
+    def __init__(self) -> None:
+        self._meters: OrderedDict[Key, tuple[Meter, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    def get(self, key: Key, now_ms: int) -> Meter | None:
+        """Return the meter, which is used now; None if there is none."""
+        self._forget_idle(now_ms)
+        found = self._meters.get(key)
+        if found is None:
+            return None
+        self.put(key, found[0], now_ms)
+        return found[0]
+
+    def put(self, key: Key, meter: Meter, now_ms: int) -> None:
+        self._meters[key] = meter, now_ms
+        self._meters.move_to_end(key)
+        if len(self._meters) > METERS_MAX:
+            self._meters.popitem(last=False)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        while self._meters:
+            key, (_, used_at_ms) = next(iter(self._meters.items()))
+            if now_ms - used_at_ms < IDLE_MS_MAX:
+                return
+            del self._meters[key]
+
+
+class ClientQuotas:
+    """The quotas of one broker: each broker measures what it does itself."""
+
+    def __init__(self) -> None:
+        self._in_effect = QuotasInEffect({})
+        self._buckets: dict[str, Meters[Client, TokenBucket]] = {key: Meters() for key in _BURST_S}
+        self._work: Meters[Client, Rate] = Meters()
+        self._addresses: Meters[str, Rate] = Meters()
+        self.has_any = False
+        """Whether any client may have a quota. False: nothing needs to be measured."""
+
+        self.measures_time = False
+        """Whether any client has a quota of processor time."""
+
+        self.limits_addresses = False
+
+    def reconfigure(self, entries: Mapping[QuotaSubject, Mapping[str, float]]) -> None:
+        """Go on with these quotas. What was used counts on where there is still a quota."""
+        self._in_effect = QuotasInEffect(entries)
+        keys = self._in_effect.keys
+        self.has_any = bool(keys)
+        self.measures_time = REQUEST_PERCENTAGE in keys
+        self.limits_addresses = self._in_effect.has_addresses
+        for key in self._buckets.keys() - keys:
+            self._buckets[key] = Meters()
+        if not self.measures_time:
+            self._work = Meters()
+        if not self.limits_addresses:
+            self._addresses = Meters()
+
+    # --- records and processor time ---------------------------------------------------------------------------------
+
+    def produced(self, client: Client, size_bytes: int, now_ms: int) -> int:
+        """Count the bytes of a Produce request."""
+        return self._take(PRODUCER_BYTE_RATE, client, size_bytes, now_ms)
+
+    def fetched(self, client: Client, size_bytes: int, now_ms: int) -> int:
+        """Count the bytes of a response with records."""
+        return self._take(CONSUMER_BYTE_RATE, client, size_bytes, now_ms)
+
+    def fetch_wait_ms(self, client: Client, now_ms: int) -> int:
+        """Return the wait before the client may fetch records."""
+        return self._take(CONSUMER_BYTE_RATE, client, 0, now_ms)
+
+    def fetch_bytes_max(self, client: Client) -> int | None:
+        """Return how much of records one response should have at most: the quota of a second. None: any number.
+
+        So no wait is much longer than that, unless a batch alone is larger.
+        """
+        quota = self._in_effect.of(CONSUMER_BYTE_RATE, client)
+        return None if quota is None else max(1, int(quota.limit))
+
+    def worked(self, client: Client, cpu_ns: int, now_ms: int) -> int:
+        """Count processor time that a request has taken."""
+        quota = self._in_effect.of(REQUEST_PERCENTAGE, client)
+        if quota is None:
+            return 0
+        rate = self._work.get(quota.counted, now_ms)
+        if rate is None:
+            rate = Rate()
+            self._work.put(quota.counted, rate, now_ms)
+        rate.count(cpu_ns * _PERCENT_PER_NS, now_ms)
+        return min(rate.throttle_ms(quota.limit, now_ms), REQUEST_THROTTLE_MS_MAX)
+
+    # --- changes of topics ------------------------------------------------------------------------------------------
+
+    def mutation_wait_ms(self, client: Client, now_ms: int) -> int:
+        """Return the wait before the client may create or delete partitions."""
+        return self._take(CONTROLLER_MUTATION_RATE, client, 0, now_ms)
+
+    def mutated(self, client: Client, partitions: int, now_ms: int) -> int:
+        """Count partitions that are created or deleted. A negative number was counted, and is not done after all."""
+        return self._take(CONTROLLER_MUTATION_RATE, client, partitions, now_ms)
+
+    def _take(self, key: str, client: Client, count: int, now_ms: int) -> int:
+        quota = self._in_effect.of(key, client)
+        if quota is None:
+            return 0
+        buckets = self._buckets[key]
+        bucket = buckets.get(quota.counted, now_ms)
+        if bucket is None:
+            bucket = TokenBucket(quota.limit, _BURST_S[key], now_ms)
+            buckets.put(quota.counted, bucket, now_ms)
+        bucket.take(count, quota.limit, now_ms)
+        return bucket.throttle_ms(quota.limit, now_ms)
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def connected(self, address: str, now_ms: int) -> int:
+        """Count a connection. With a wait above 0 it is not counted, and has to be closed, as in Kafka."""
+        quota = self._in_effect.of_address(address)
+        if quota is None:
+            return 0
+        rate = self._addresses.get(address, now_ms)
+        if rate is None:
+            rate = Rate()
+            self._addresses.put(address, rate, now_ms)
+        rate.count(1, now_ms)
+        limit, _ = quota
+        wait_ms = rate.throttle_ms(limit, now_ms)
+        if wait_ms:
+            rate.count(-1, now_ms)
+        return min(wait_ms, WINDOW_MS)

@@ -1,0 +1,150 @@
+"""Puts the measuring of quotas around the handlers of gRPC calls.
+
+A stream's answer goes out at once and says how long its client has to wait; meanwhile no more of the stream is read.
+A single call has nothing that could not be read: its answer is held back instead. A fetch waits for its turn before it
+reads, whichever it is. Nodes of the cluster are not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from time import thread_time_ns
+from typing import Any
+
+from msgspec.structs import replace
+
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord, ProduceRecordsRequest
+from kraft.model.produce import ProduceRequest, ProduceResponse
+from kraft.quotas.precedence import Client
+from kraft.rpc.call import AnyCall, Call, Handler
+from kraft.rpc.calls import FETCH, PRODUCE
+from kraft.rpc.client_gate import CALLER, NOBODY, Caller
+from kraft.server.loop.throttling import Throttling
+from kraft.server.loop.timed_steps import TimedSteps
+
+AnyHandler = Callable[..., Awaitable[Any]]
+
+
+def metered(call: AnyCall, handler: AnyHandler, throttling: Throttling) -> Any:
+    """Return a handler that measures and then does the same. Without quotas it does nothing else."""
+    calls = MeteredCalls(throttling)
+    measuring: AnyHandler
+    if call is PRODUCE:
+        measuring = partial(calls.produce, handler)
+    elif call is FETCH:
+        measuring = partial(calls.fetch, handler)
+    elif isinstance(call, Call):
+        measuring = partial(calls.answer_single, handler)
+    else:
+        return handler
+    quotas = throttling.quotas
+
+    def handle(*arguments: Any) -> Awaitable[Any]:
+        return measuring(*arguments) if quotas.has_any else handler(*arguments)
+
+    return handle
+
+
+class MeteredCalls:
+    def __init__(self, throttling: Throttling) -> None:
+        self._throttling = throttling
+        self._quotas = throttling.quotas
+
+    def produce(
+        self, handler: Handler[ProduceRequest, ProduceResponse | None], request: ProduceRequest
+    ) -> Awaitable[ProduceResponse | None]:
+        """Append before it returns, as the handler does."""
+        caller = CALLER.get()
+        if (client := _client(caller)) is None:
+            return handler(request)
+        wait_ms = self._quotas.produced(
+            client, sum(len(each.records) for each in request.partitions), self._throttling.now_ms()
+        )
+        began_ns = thread_time_ns()
+        answer = handler(request)
+        wait_ms = max(wait_ms, self._worked(client, thread_time_ns() - began_ns))
+        if not wait_ms:
+            return answer
+        self._pause(caller, wait_ms)
+        return _told(answer, wait_ms)
+
+    async def fetch(self, handler: Handler[FetchRequest, FetchResponse], request: FetchRequest) -> FetchResponse:
+        caller = CALLER.get()
+        if (client := _client(caller)) is None:
+            return await handler(request)
+        await self._until_may_fetch(client)
+        bytes_max = self._quotas.fetch_bytes_max(client)
+        if bytes_max is not None:
+            bytes_max = min(request.max_bytes, bytes_max)
+            request = replace(request, max_bytes=bytes_max, min_bytes=min(request.min_bytes, bytes_max))
+        timed = TimedSteps(handler(request))
+        response = await timed
+        size_bytes = sum(len(each.records) for each in response.partitions)
+        wait_ms = max(
+            self._quotas.fetched(client, size_bytes, self._throttling.now_ms()), self._worked(client, timed.spent_ns)
+        )
+        if not wait_ms:
+            return response
+        self._pause(caller, wait_ms)
+        return replace(response, throttle_time_ms=wait_ms)
+
+    async def answer_single(self, handler: AnyHandler, request: Any, *context: Any) -> Any:
+        """Answer a call of one request."""
+        if (client := _client(CALLER.get())) is None:
+            return await handler(request, *context)
+        wait_ms = 0
+        if isinstance(request, ProduceRecordsRequest):
+            wait_ms = self._quotas.produced(client, _size(request.records), self._throttling.now_ms())
+        elif isinstance(request, FetchRecordsRequest):
+            await self._until_may_fetch(client)
+        timed = TimedSteps(handler(request, *context))
+        response = await timed
+        if isinstance(response, FetchRecordsResponse):
+            wait_ms = self._quotas.fetched(client, _size(response.records), self._throttling.now_ms())
+        wait_ms = max(wait_ms, self._worked(client, timed.spent_ns))
+        if wait_ms:
+            await self._throttling.wait(wait_ms)
+        return response
+
+    async def _until_may_fetch(self, client: Client) -> None:
+        while wait_ms := self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
+            await self._throttling.wait(wait_ms)
+
+    def _worked(self, client: Client, spent_ns: int) -> int:
+        if not self._quotas.measures_time:
+            return 0
+        return self._quotas.worked(client, spent_ns, self._throttling.now_ms())
+
+    def _pause(self, caller: Caller, wait_ms: int) -> None:
+        """Read no more of the caller's stream for so long."""
+        until_ms = self._throttling.now_ms() + wait_ms
+
+        async def wait() -> None:
+            left_ms = until_ms - self._throttling.now_ms()
+            if left_ms > 0:
+                await self._throttling.wait(left_ms)
+
+        caller.pace.pause(wait)
+
+
+def _client(caller: Caller) -> Client | None:
+    """Return whose quotas hold; None for a node, and for a call that nobody made over the network."""
+    if caller is NOBODY or caller.is_node:
+        return None
+    return Client(caller.principal.name, caller.client_id)
+
+
+async def _told(answer: Awaitable[ProduceResponse | None], wait_ms: int) -> ProduceResponse | None:
+    response = await answer
+    return None if response is None else replace(response, throttle_time_ms=wait_ms)
+
+
+def _size(records: Sequence[PlainRecord]) -> int:
+    return sum(
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(header.key) + len(header.value or b"") for header in record.headers)
+        for record in records
+    )
