@@ -6,13 +6,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.metadata.authorizer import Authorizer, CurrentAuthorizer, Requester
 from kraft.metadata.image import CurrentImage
 from kraft.model.access import CLUSTER_NAME, Operation, ResourceType, words
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
+from kraft.model.request_context import host_of
 from kraft.server.access.group_askers import GroupAskers
 from kraft.server.config.access_settings import AccessSettings
 
@@ -56,6 +57,12 @@ OPERATIONS_ON: Final = {
 
 REQUESTERS_KEPT_MAX: Final = 4_096
 
+ASKERS_KEPT_MAX: Final = 2_048
+"""Connections whose asker is kept; all are made again when there are more."""
+
+TOPICS_KEPT_MAX: Final = 128
+"""Topics of which an asker keeps what it may: as many take some KiB."""
+
 NAME_CHARACTERS_MAX: Final = 249
 """Characters of a name that a message repeats: that many a topic may have."""
 
@@ -68,6 +75,10 @@ class Asker(Struct, frozen=True):
     current: Callable[[], Authorizer]
     """Returns the authorizer of the current image."""
 
+    readable: dict[str, bool] = field(default_factory=dict)
+    writable: dict[str, bool] = field(default_factory=dict)
+    """What was decided about topics: for the hot path, where each look-up by a shorter key counts."""
+
     def now(self) -> Asker:
         """Return the same asker by the ACLs of this moment; this very one if they are still those of the request."""
         current = self.current()
@@ -75,6 +86,20 @@ class Asker(Struct, frozen=True):
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.authorizer.decide(self.requester, operation, resource_type, name).is_allowed
+
+    def may_read(self, topic: str) -> bool:
+        known = self.readable.get(topic)
+        return self._kept(self.readable, Operation.READ, topic) if known is None else known
+
+    def may_write(self, topic: str) -> bool:
+        known = self.writable.get(topic)
+        return self._kept(self.writable, Operation.WRITE, topic) if known is None else known
+
+    def _kept(self, kept: dict[str, bool], operation: Operation, topic: str) -> bool:
+        if len(kept) >= TOPICS_KEPT_MAX:
+            kept.clear()
+        kept[topic] = allowed = self.may(operation, ResourceType.TOPIC, topic)
+        return allowed
 
     def may_on_cluster(self, operation: Operation) -> bool:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -114,10 +139,26 @@ class Askers:
         self._image = image
         self._authorizers = authorizers
         self.of_groups: Final = GroupAskers(self.authorizer)
+        self._acls = image().acls
+        self._at_peers: dict[tuple[Principal, str], Asker] = {}
+        """The askers of connections, by the ACLs of now."""
 
     def authorizer(self) -> Authorizer:
         """Return that of the current image: the same object as long as its ACLs are the same."""
         return self._authorizers.of(self._image().acls)
+
+    def at(self, principal: Principal, peer: str) -> Asker:
+        """Return the asker at an address with its port: the same object for each request, until the ACLs change."""
+        acls = self._image().acls
+        if acls is not self._acls:
+            self._acls, self._at_peers = acls, {}
+        key = principal, peer
+        known = self._at_peers.get(key)
+        if known is None:
+            if len(self._at_peers) >= ASKERS_KEPT_MAX:
+                self._at_peers.clear()
+            self._at_peers[key] = known = self.of(principal, host_of(peer))
+        return known
 
     def of(self, principal: Principal, host: str) -> Asker:
         """Return the asker at `host`, an address without its port."""

@@ -31,13 +31,12 @@ _IS_TRANSACTIONAL: Final = 0x10
 """Place of the lower byte of a batch's attributes, and its bit."""
 
 
-def is_transactional(records: Buffer) -> bool:
-    return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL)
-
-
 def transaction_refusal(asker: Asker, transactional_id: str, records: Iterable[Buffer]) -> Refusal | None:
     """Return why none of the records may be appended: some belong to a transaction whose id the asker may not WRITE."""
-    if not any(map(is_transactional, records)):
+    for each in records:
+        if len(each) > _ATTRIBUTES_AT and each[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL:
+            break
+    else:
         return None
     if transactional_id and asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return None
@@ -56,7 +55,7 @@ def produce(
     """
     refusal = transaction_refusal(asker, request.transactional_id, (each.records for each in request.partitions))
     names = {each.topic for each in request.partitions}
-    hidden = names if refusal is not None else {each for each in names if not asker.may(Operation.WRITE, _TOPIC, each)}
+    hidden = names if refusal is not None else {each for each in names if not asker.may_write(each)}
     if not hidden:
         return proceed(request)
     allowed = [each for each in request.partitions if each.topic not in hidden]
@@ -103,12 +102,14 @@ async def produce_records(asker: Asker, request: ProduceRecordsRequest, proceed:
 
 # --- fetch -----------------------------------------------------------------------------------------------------------
 
+NONE_HIDDEN: Final[frozenset[str]] = frozenset()
+
 Fetched = Awaitable[FetchResponse]
 
 
 def hidden_topics(asker: Asker, topics: Iterable[str]) -> frozenset[str]:
     """Return those of the topics that the asker may not read."""
-    return frozenset(each for each in set(topics) if not asker.may(Operation.READ, _TOPIC, each))
+    return frozenset([each for each in topics if not asker.may_read(each)]) or NONE_HIDDEN
 
 
 def fetch(asker: Asker, request: FetchRequest, proceed: Callable[[FetchRequest], Fetched]) -> Fetched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -133,15 +134,20 @@ def metadata(image: CurrentImage, *, creates: bool) -> Guard:
 async def _visible_topics(
     asker: Asker, request: MetadataRequest, proceed: Proceed, image: MetadataImage
 ) -> MetadataResponse:
-    visible, hidden = await asked(sorted(image.topic_ids), lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name))
+    visible, hidden = await asked(image.topic_ids, lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name))
     if not hidden:
         response: MetadataResponse = await proceed(request)
         return response
-    named = tuple(MetadataRequestTopic(name=name) for name in visible)
-    response = await proceed(replace(request, topics=named, allow_auto_topic_creation=False))
-    # One that was deleted meanwhile is none of all topics.
-    there = tuple(topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return replace(response, topics=there)
+    names, topics = sorted(visible), list[MetadataResponseTopic]()
+    response = await proceed(replace(request, topics=(), allow_auto_topic_creation=False))
+    # Some at a time: only that many are made before other tasks have their turn.
+    for start in range(0, len(names), ASKED_AT_ONCE):
+        named = tuple(MetadataRequestTopic(name=name) for name in names[start : start + ASKED_AT_ONCE])
+        response = await proceed(replace(request, topics=named, allow_auto_topic_creation=False))
+        # One that was deleted meanwhile is none of all topics.
+        topics += (each for each in response.topics if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await asyncio.sleep(0)
+    return replace(response, topics=tuple(topics))
 
 
 async def _named_topics(

@@ -12,7 +12,7 @@ from kraft.model import fetch as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.list_offsets import READ_COMMITTED
 from kraft.server.access.asker import Asker, Askers
-from kraft.server.access.record_guards import hidden_topics
+from kraft.server.access.record_guards import NONE_HIDDEN, hidden_topics
 from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE, Room
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.fetch_sessions import (
@@ -74,7 +74,7 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
     asker: Asker | None = None
     """Who has to be asked again after a wait; None if everybody may fetch."""
 
-    hidden: frozenset[str] = frozenset()
+    hidden: frozenset[str] = NONE_HIDDEN
     """Topics that it may not read."""
 
     def request(self, request: FetchRequest, wait_ms: int, bytes_max: int) -> values.FetchRequest:
@@ -169,8 +169,8 @@ class FetchApi:
         reads_committed = request.isolation_level == READ_COMMITTED
         if self._askers is None:
             return _Fetch(wanted=named, session=session, reads_committed=reads_committed)
-        asker = self._askers.of(call.principal, call.host)
-        hidden = hidden_topics(asker, (each.topic for each in named if each.topic is not None))
+        asker = self._askers.at(call.principal, call.peer)
+        hidden = hidden_topics(asker, [each.topic for each in named if each.topic is not None])
         return _Fetch(wanted=named, session=session, reads_committed=reads_committed, asker=asker, hidden=hidden)
 
     async def _respond_later(

@@ -75,10 +75,12 @@ class ProduceApi:
         wanted: list[values.ProducePartition] = []
         packed = _Packed() if _is_long(request, call) else None
         unknown: list[_Unknown] = []
-        may_write = None if self._askers is None else _Writes(self._askers.of(call.principal, call.host), request)
+        asker = None if self._askers is None else self._askers.at(call.principal, call.peer)
+        of_all = None if asker is None else _transaction_refusal(asker, request)
         for topic in request.topic_data:
             name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
-            if may_write is not None and name is not None and (refused := may_write.refusal_of(name)) is not None:
+            if asker is not None and name is not None and (of_all is not None or not asker.may_write(name)):
+                refused = of_all or asker.refusal(Operation.WRITE, ResourceType.TOPIC, name)
                 indexes = [each.index for each in topic.partition_data]
                 topics.append(ProducedTopic(topic.name, topic.topic_id, None, indexes, refused))
                 continue
@@ -203,18 +205,9 @@ class ProduceApi:
         )
 
 
-class _Writes:
-    """What a client may write, of what its request names."""
-
-    def __init__(self, asker: Asker, request: ProduceRequest) -> None:
-        self._asker = asker
-        records = (each.records or b"" for topic in request.topic_data for each in topic.partition_data)
-        self._of_all = transaction_refusal(asker, request.transactional_id or "", records)
-
-    def refusal_of(self, topic: str) -> Refusal | None:
-        if self._of_all is None and self._asker.may(Operation.WRITE, ResourceType.TOPIC, topic):
-            return None
-        return self._of_all or self._asker.refusal(Operation.WRITE, ResourceType.TOPIC, topic)
+def _transaction_refusal(asker: Asker, request: ProduceRequest) -> Refusal | None:
+    records = [each.records or b"" for topic in request.topic_data for each in topic.partition_data]
+    return transaction_refusal(asker, request.transactional_id or "", records)
 
 
 class _Packed:

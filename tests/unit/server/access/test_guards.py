@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicId
 from kraft.server.access import group_guards, topic_guards, transaction_guards
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_TOPIC
 from kraft.wire.declaration import ZERO_UUID, replace
@@ -24,7 +26,7 @@ from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.acl_entries import DENY, PREFIXED, entry
-from tests.support.cluster_images import ORDERS
+from tests.support.cluster_images import ORDERS, with_topic
 from tests.unit.server.access.cases import CASES
 from tests.unit.server.access.group_cases import ALL_OFFSETS, consumer_group, offset_fetch_of
 from tests.unit.server.access.needs import UNKNOWN_ID
@@ -269,3 +271,15 @@ def test_the_version_of_brokers_needs_the_action_of_the_cluster(operation: Opera
         with pytest.raises(Refusal) as refused:
             run(guarded)
         assert refused.value.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_so_many_visible_topics_are_described_at_a_time_that_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_guards, "ASKED_AT_ONCE", 1)
+    world, handler = World([entry("a", Operation.DESCRIBE), entry("b", Operation.READ)]), Handler("Metadata")
+    for number, name in enumerate("bca"):
+        world.image = with_topic(world.image, [1], topic=name, topic_id=TopicId(UUID(int=300 + number)))
+    response = metadata_of(world, MetadataRequest(topics=None), handler)
+    assert [[each.name for each in request.topics] for request in handler.requests] == [[], ["a"], ["b"]]
+    assert [each.name for each in response.topics] == ["a", "b"]
