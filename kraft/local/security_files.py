@@ -17,10 +17,12 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.metadata.user_decisions import password_upsertion
+from kraft.model.principal import USER
 from kraft.runtime.disk import make_directories
 from kraft.runtime.private_files import create_once
 from kraft.sasl.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism
 from kraft.server.config import properties
+from kraft.server.config.access_settings import STANDARD_AUTHORIZER
 from kraft.server.config.loading import ConfigError
 from kraft.server.identity import machine_secret
 from kraft.tls import authority
@@ -94,6 +96,8 @@ class SecurityFiles(Struct, frozen=True):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.authority),
             "cluster.secret.file": str(self.secret),
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": f"{USER}:{ADMIN}",
         }
 
     def admin_argument(self) -> str:
