@@ -53,6 +53,7 @@ SHARES: Final = (
     Share.COMPUTING,
     Share.QUICKEST_WITH_NODES,
     Share.QUICKEST_WITH_NODES,
+    Share.QUICKEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
 
@@ -128,5 +129,5 @@ def _weight(name: str, group: Sequence[pytest.Item]) -> tuple[int, int, int]:
 
 
 def worker_count() -> int:
-    """Return four for two cores: three whose tests wait for nodes most of their time, and one that computes."""
+    """Return five for two cores: four whose tests wait for nodes most of their time, and one that computes."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)
