@@ -20,8 +20,12 @@ from kraft.model.access import CLUSTER_NAME, Operation, PatternType, PermissionT
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.create_acls import AclCreation, AclCreationResult, CreateAclsResponse
 from kraft.wire.schema.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
+from kraft.wire.schema.describe_acls import DescribeAclsResponse
 
 ACLS_PER_REQUEST_MAX: Final = 10_000
+
+FILTERS_PER_REQUEST_MAX: Final = 2_000
+"""Filters of one DeleteAcls. Each has a result of its own; Kafka has no such limit, and its tool sends one or two."""
 
 NAME_LENGTH_MAX: Final = 1_000
 """Longest resource name, principal and host."""
@@ -128,6 +132,23 @@ def deleted_entry(deleted: DeleteAclsMatchingAcl) -> AclEntry:
         operation=Operation(deleted.operation),
         permission=PermissionType(deleted.permission_type),
     )
+
+
+def described_entries(response: DescribeAclsResponse) -> list[AclEntry]:
+    """Return the ACLs that a response describes."""
+    return [
+        AclEntry(
+            resource_type=ResourceType(resource.resource_type),
+            resource_name=resource.resource_name,
+            pattern_type=PatternType(resource.pattern_type),
+            principal=each.principal,
+            host=each.host,
+            operation=Operation(each.operation),
+            permission=PermissionType(each.permission_type),
+        )
+        for resource in response.resources
+        for each in resource.acls
+    ]
 
 
 def too_many_match() -> Refusal:

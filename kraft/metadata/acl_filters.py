@@ -14,7 +14,7 @@ from kraft.wire.schema.delete_acls import DeleteAclsFilter
 from kraft.wire.schema.describe_acls import DescribeAclsRequest
 
 
-class AclFilter(Struct, frozen=True, kw_only=True):
+class AclFilter(Struct, frozen=True, kw_only=True, gc=False):
     """Selects ACLs. None, and ANY, match anything."""
 
     resource_type: ResourceType = ResourceType.ANY
@@ -75,13 +75,13 @@ class AclFilter(Struct, frozen=True, kw_only=True):
 
     def _matches_pattern(self, pattern: Pattern) -> bool:
         pattern_type, name = pattern
-        if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED) and self.pattern_type is not pattern_type:
+        if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED) and self.pattern_type != pattern_type:
             return False
         if self.resource_name is None:
             return True
         if self.pattern_type is not PatternType.MATCH:
             return name == self.resource_name
-        if pattern_type is PatternType.PREFIXED:
+        if pattern_type == PatternType.PREFIXED:
             return self.resource_name.startswith(name)
         return name in (self.resource_name, WILDCARD)
 

@@ -15,11 +15,13 @@ from kraft.metadata.persistent_maps import PersistentMap
 from kraft.metadata.records import AclAdded, AclRecord, AclRemoved
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
 
-Holder = tuple[ResourceType, str, str]
-"""The kind of resources, the principal and the host: an ACL is held by these."""
+# Numbers in place of members of an enum: the collector of cycles then has no interest in the tuples, of which there are
+# hundreds of thousands.
+Holder = tuple[int, str, str]
+"""Kafka's number of the kind of resources, the principal and the host: an ACL is held by these."""
 
-Pattern = tuple[PatternType, str]
-"""The type and the name of a pattern of resources."""
+Pattern = tuple[int, str]
+"""Kafka's number of the type, and the name, of a pattern of resources."""
 
 Bits = int
 """Operations as bits by Kafka's numbers: the allowed ones, and above them the denied ones."""
@@ -34,10 +36,13 @@ _BIT: Final = {
 }
 _OF_BIT: Final = {bit: (operation, permission) for (operation, permission), bit in _BIT.items()}
 
+_RESOURCE_TYPES: Final = {each.value: each for each in ResourceType}
+_PATTERN_TYPES: Final = {each.value: each for each in PatternType}
+
 _NO_PATTERNS: Final[PersistentMap[Pattern, Bits]] = PersistentMap()
 
 
-class AclEntry(Struct, frozen=True, kw_only=True):
+class AclEntry(Struct, frozen=True, kw_only=True, gc=False):
     """One ACL, Kafka's AclBinding."""
 
     resource_type: ResourceType
@@ -54,11 +59,11 @@ class AclEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> Holder:
-        return self.resource_type, self.principal, self.host
+        return self.resource_type.value, self.principal, self.host
 
     @property
     def pattern(self) -> Pattern:
-        return self.pattern_type, self.resource_name
+        return self.pattern_type.value, self.resource_name
 
     @property
     def bit(self) -> Bits:
@@ -69,10 +74,10 @@ class Acls(Struct, frozen=True, kw_only=True):
     """All ACLs."""
 
     by_holder: PersistentMap[Holder, PersistentMap[Pattern, Bits]]
-    holders: PersistentMap[tuple[ResourceType, Pattern], int]
+    holders: PersistentMap[tuple[int, Pattern], int]
     """The number of holders with ACLs for each pattern."""
 
-    prefix_lengths: PersistentMap[tuple[ResourceType, int], int]
+    prefix_lengths: PersistentMap[tuple[int, int], int]
     """The number of prefixed patterns of each length."""
 
     count: int
@@ -112,9 +117,9 @@ def entries_of(holder: Holder, pattern: Pattern, bits: Bits) -> Iterator[AclEntr
         lowest = bits & -bits
         operation, permission = _OF_BIT[lowest]
         yield AclEntry(
-            resource_type=resource_type,
+            resource_type=_RESOURCE_TYPES[resource_type],
             resource_name=resource_name,
-            pattern_type=pattern_type,
+            pattern_type=_PATTERN_TYPES[pattern_type],
             principal=principal,
             host=host,
             operation=operation,
@@ -148,7 +153,7 @@ class AclsDraft:
         if not self._changed:
             return before
         by_holder: dict[Holder, PersistentMap[Pattern, Bits] | None] = {}
-        holders: dict[tuple[ResourceType, Pattern], int] = {}
+        holders: dict[tuple[int, Pattern], int] = {}
         for holder, changes in self._changed.items():
             patterns = before.by_holder.get(holder, _NO_PATTERNS)
             for pattern, bits in changes.items():
@@ -165,22 +170,19 @@ class AclsDraft:
             count=self._count,
         )
 
-    def _changed_lengths(
-        self, holders: dict[tuple[ResourceType, Pattern], int]
-    ) -> dict[tuple[ResourceType, int], int | None]:
+    def _changed_lengths(self, holders: dict[tuple[int, Pattern], int]) -> dict[tuple[int, int], int | None]:
         before = self._before
-        lengths: dict[tuple[ResourceType, int], int] = {}
+        lengths: dict[tuple[int, int], int] = {}
         for (resource_type, (pattern_type, name)), count in holders.items():
-            if pattern_type is PatternType.PREFIXED:
+            if pattern_type == PatternType.PREFIXED:
                 key = resource_type, len(name)
                 more = (count != 0) - ((resource_type, (pattern_type, name)) in before.holders)
                 lengths[key] = lengths.get(key, before.prefix_lengths.get(key, 0)) + more
         return {key: count or None for key, count in lengths.items()}
 
     def apply(self, record: AclRecord) -> None:
-        resource_type = ResourceType(record.resource_type)
-        holder = resource_type, record.principal, record.host
-        pattern = PatternType(record.pattern_type), record.resource_name
+        holder = record.resource_type, record.principal, record.host
+        pattern = record.pattern_type, record.resource_name
         bit = _BIT[Operation(record.operation), PermissionType(record.permission)]
         changed = self._changed.setdefault(holder, {})
         bits = changed[pattern] if pattern in changed else self._before.bits(holder, pattern)

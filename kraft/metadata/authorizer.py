@@ -29,7 +29,7 @@ NAME_LENGTH_KEPT_MAX: Final = 256
 """Decisions on longer names are not kept: a client chooses the names, and so the memory."""
 
 _DENIED: Final[Bits] = ~((1 << DENIED_SHIFT) - 1)
-_LITERAL_WILDCARD: Final[Pattern] = (PatternType.LITERAL, WILDCARD)
+_LITERAL_WILDCARD: Final[Pattern] = (PatternType.LITERAL.value, WILDCARD)
 
 
 def _bits_of(*operations: Operation) -> Bits:
@@ -88,7 +88,7 @@ class Authorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[tuple[Requester, Operation, ResourceType, str], Decision] = {}
         self._on_any: dict[tuple[Requester, Operation, ResourceType], bool] = {}
-        lengths: dict[ResourceType, list[int]] = defaultdict(list)
+        lengths: dict[int, list[int]] = defaultdict(list)
         for resource_type, length in acls.prefix_lengths:
             lengths[resource_type].append(length)
         # The longest comes first, so that the entry that is named is the most exact one.
@@ -158,7 +158,7 @@ class Authorizer:
         denied = {pattern for patterns in held for pattern, bits in patterns.items() if bits & (named << DENIED_SHIFT)}
         if _LITERAL_WILDCARD in denied:
             return False
-        denied_lengths = {len(name) for pattern_type, name in denied if pattern_type is PatternType.PREFIXED}
+        denied_lengths = {len(name) for pattern_type, name in denied if pattern_type == PatternType.PREFIXED}
         return any(
             bits & named and not _is_covered(pattern, denied, denied_lengths)
             for patterns in held

@@ -212,7 +212,7 @@ class UnknownUsersKeySet(Struct, frozen=True, kw_only=True):
         return "UnknownUsersKeySet()"
 
 
-class AclRecordFields(Struct, frozen=True, kw_only=True):
+class AclRecordFields(Struct, frozen=True, kw_only=True, gc=False):
     """An ACL. Its types, operation and permission are Kafka's numbers."""
 
     resource_type: int
@@ -224,11 +224,11 @@ class AclRecordFields(Struct, frozen=True, kw_only=True):
     permission: int
 
 
-class AclAdded(AclRecordFields, frozen=True, kw_only=True):
+class AclAdded(AclRecordFields, frozen=True, kw_only=True, gc=False):
     """The ACL was not there before."""
 
 
-class AclRemoved(AclRecordFields, frozen=True, kw_only=True):
+class AclRemoved(AclRecordFields, frozen=True, kw_only=True, gc=False):
     """The ACL was there before."""
 
 

@@ -1,4 +1,4 @@
-"""Measures how long an event loop computes in one turn with logs, markers, requests and a controller at their worst.
+"""Measures how long an event loop computes in a turn with logs, markers, requests, ACLs and controllers at their worst.
 
     python -m tests.soak.loop_hold_runs --scenario truncation --scenario produce-entries --scale 0.1
 
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from kraft.runtime.cycle_collector import bound_collections
-from tests.soak.loads import held_controllers, held_logs, held_requests
+from tests.soak.loads import held_acls, held_controllers, held_logs, held_requests
 from tests.support.measured_loop import run_measured
 
 HELD_MS_GOAL: Final = 50.0
@@ -43,6 +43,7 @@ SCENARIOS: Final = (
     Scenario("produce-refused", held_requests.produce_refused),
     Scenario("produce-batches", held_requests.produce_batches),
     Scenario("controller-restart", held_controllers.controller_restart),
+    Scenario("many-acls", held_acls.many_acls),
 )
 TOGETHER: Final = ("aborted-look-up", "marker-flood", "produce-entries")
 

@@ -33,6 +33,7 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.printing import counted, fail, print_columns, print_json, say
+from kraft.metadata.acl_decisions import FILTERS_PER_REQUEST_MAX
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.metadata.authorizer import Requester
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, create and delete ACLs; check who may do what.", no_args_is_help=True)
 
-ACLS_AT_ONCE: Final = 5_000
-"""ACLs that one request creates or deletes; the limit is 10,000."""
+ACLS_AT_ONCE: Final = FILTERS_PER_REQUEST_MAX
+"""ACLs that one request creates or deletes."""
 
 _TITLES: Final = ("Resource", "Name", "Pattern", "Principal", "Host", "Operation", "Permission")
 

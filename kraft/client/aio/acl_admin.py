@@ -7,10 +7,9 @@ from typing import Any
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.metadata.acl_decisions import deleted_entry
+from kraft.metadata.acl_decisions import deleted_entry, described_entries
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
-from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
 from kraft.rpc.acl_calls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraft.wire.schema.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kraft.wire.schema.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
@@ -44,19 +43,7 @@ async def describe_acls(
     """Return the ACLs that match, by default all, in no particular order. Raises the cluster's Refusal."""
     values = _values(wanted or AclFilter())
     response = await admin.calls.ask(DESCRIBE_ACLS, DescribeAclsRequest(**values), timeout_ms, _check_described)
-    return [
-        AclEntry(
-            resource_type=ResourceType(resource.resource_type),
-            resource_name=resource.resource_name,
-            pattern_type=PatternType(resource.pattern_type),
-            principal=each.principal,
-            host=each.host,
-            operation=Operation(each.operation),
-            permission=PermissionType(each.permission_type),
-        )
-        for resource in response.resources
-        for each in resource.acls
-    ]
+    return described_entries(response)
 
 
 async def delete_acls(

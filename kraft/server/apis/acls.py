@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.acl_calls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -11,14 +11,32 @@ from kraft.rpc.call import Handler
 from kraft.server.access.guard import Permission
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded
-from kraft.server.apis.sides import Side
+from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.handlers import acls
 from kraft.wire.api_keys import ApiKey
+from kraft.wire.schema.create_acls import CreateAclsRequest, CreateAclsResponse
+from kraft.wire.schema.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kraft.wire.schema.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+def _authorized(side: Side, handler: Handler[Request, Response]) -> Handler[Request, Response]:
+    """Return the handler; without an authorizer, what refuses every request, as in Kafka."""
+    return acls.refuse_without_authorizer if side.askers is None else handler
 
 
 def _describe(side: Side) -> Handler[DescribeAclsRequest, DescribeAclsResponse]:
-    return lambda request: acls.describe(side.image(), request)
+    return _authorized(side, lambda request: acls.describe(side.image(), request))
+
+
+def _create(controller: ControllerSide) -> Handler[CreateAclsRequest, CreateAclsResponse]:
+    return _authorized(controller, partial(acls.create, controller.decisions))
+
+
+def _delete(controller: ControllerSide) -> Handler[DeleteAclsRequest, DeleteAclsResponse]:
+    return _authorized(controller, partial(acls.delete, controller.decisions))
 
 
 ACL_APIS: Final[tuple[Api[Any, Any], ...]] = (
@@ -35,7 +53,7 @@ ACL_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=CREATE_ACLS,
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(CREATE_ACLS, acls.is_created),
-        at_controller=lambda controller: partial(acls.create, controller.decisions),
+        at_controller=_create,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=acls.creations_refused,
     ),
@@ -44,7 +62,7 @@ ACL_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DELETE_ACLS,
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(DELETE_ACLS, acls.is_deleted),
-        at_controller=lambda controller: partial(acls.delete, controller.decisions),
+        at_controller=_delete,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=acls.deletions_refused,
     ),

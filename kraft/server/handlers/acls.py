@@ -5,10 +5,11 @@ There may be 100,000 ACLs, and a request may be about 10,000 of them: other task
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
 from kraft.metadata.acl_decisions import (
     ACLS_PER_REQUEST_MAX,
+    FILTERS_PER_REQUEST_MAX,
     Found,
     create_acls,
     delete_acls,
@@ -22,7 +23,6 @@ from kraft.metadata.acl_decisions import (
 from kraft.metadata.acl_filters import AclFilter, acl_filter
 from kraft.metadata.acls import AclEntry, Acls, Pattern
 from kraft.metadata.image import MetadataImage
-from kraft.model.access import ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.loop.turns import Turns
@@ -38,36 +38,50 @@ from kraft.wire.schema.describe_acls import (
 ACLS_AT_ONCE: Final = 1_000
 """ACLs that are described, or checked, before other tasks have their turn."""
 
+_Descriptions = tuple[AclDescription] | list[AclDescription]
+
 _PART: Final = 20
 """What a part of the ACLs takes in which a filter finds nothing, in ACLs."""
+
+
+async def refuse_without_authorizer(_: object) -> NoReturn:
+    problem = "no authorizer is configured: set authorizer.class.name in the file of each node"
+    raise Refusal(ErrorCode.SECURITY_DISABLED, problem)
 
 
 async def describe(image: MetadataImage, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Return the ACLs that match. Raises Refusal."""
     wanted, turns = acl_filter(request), Turns(ACLS_AT_ONCE)
-    by_pattern: dict[tuple[ResourceType, Pattern], list[AclDescription]] = {}
+    of_pattern: dict[tuple[int, Pattern], _Descriptions] = {}
+    # Most patterns have one ACL, and few principals have most of them: what is equal is one object, because the
+    # collector of cycles would look at hundreds of thousands in one piece.
+    alone: dict[tuple[str, str, int, int], tuple[AclDescription]] = {}
     for part in wanted.found_in(image.acls):
         for each in part:
-            description = AclDescription(
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation.value,
-                permission_type=each.permission.value,
-            )
-            by_pattern.setdefault((each.resource_type, each.pattern), []).append(description)
+            said = each.principal, each.host, each.operation.value, each.permission.value
+            if said not in alone:
+                alone[said] = (_description(*said),)
+            key = each.resource_type.value, each.pattern
+            others = of_pattern.get(key)
+            if isinstance(others, list):
+                others += alone[said]
+            else:
+                of_pattern[key] = alone[said] if others is None else [*others, *alone[said]]
         await turns.done(_PART + len(part))
     resources: list[DescribeAclsResource] = []
-    for (resource_type, (pattern_type, name)), descriptions in by_pattern.items():
+    while of_pattern:
+        (resource_type, (pattern_type, name)), descriptions = of_pattern.popitem()
         resources.append(
             DescribeAclsResource(
-                resource_type=resource_type.value,
-                resource_name=name,
-                pattern_type=pattern_type.value,
-                acls=tuple(descriptions),
+                resource_type=resource_type, resource_name=name, pattern_type=pattern_type, acls=tuple(descriptions)
             )
         )
         await turns.done()
     return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message=None, resources=tuple(resources))
+
+
+def _description(principal: str, host: str, operation: int, permission_type: int) -> AclDescription:
+    return AclDescription(principal=principal, host=host, operation=operation, permission_type=permission_type)
 
 
 async def create(decisions: Decisions, request: CreateAclsRequest) -> CreateAclsResponse:
@@ -86,6 +100,9 @@ async def create(decisions: Decisions, request: CreateAclsRequest) -> CreateAcls
 async def delete(decisions: Decisions, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
     decisions.check_active()
+    if len(request.filters) > FILTERS_PER_REQUEST_MAX:
+        problem = f"more than {FILTERS_PER_REQUEST_MAX} filters in one request: delete fewer at a time"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     acls, turns = decisions.image.acls, Turns(ACLS_AT_ONCE)
     filters: list[AclFilter | Refusal] = []
     found: list[Found] = []

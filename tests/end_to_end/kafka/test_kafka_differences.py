@@ -24,6 +24,8 @@ from tests.end_to_end.kafka.differences.peer import TIMEOUT_MS, Peer
 from tests.end_to_end.kafka.differences.plain import Plain
 from tests.end_to_end.kafka.differences.produce_scenarios import produce, produce_idempotently, produce_to_compacted
 from tests.end_to_end.kafka.differences.scenarios import (
+    ACL_SCENARIOS,
+    ACL_SETTINGS,
     CLUSTER_NODES,
     CLUSTER_SCENARIOS,
     GROUP_SCENARIOS,
@@ -50,6 +52,12 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def authorizing() -> Iterator[str]:
+    with Cluster(1, overrides=ACL_SETTINGS) as cluster:
+        yield cluster.kafka_bootstrap_servers
+
+
+@pytest.fixture(scope="module")
 def coordinator() -> Iterator[str]:
     with Cluster(1, overrides=GROUP_SETTINGS) as cluster:
         yield cluster.kafka_bootstrap_servers
@@ -72,6 +80,11 @@ def check(name: str, answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.__name__ for scenario in SCENARIOS])
 def test_a_broker_answers_as_kafkas_did(scenario: Scenario, address: str) -> None:
     check(scenario.__name__, play(scenario, address))
+
+
+@pytest.mark.parametrize("scenario", ACL_SCENARIOS, ids=[scenario.__name__ for scenario in ACL_SCENARIOS])
+def test_a_broker_with_an_authorizer_answers_as_kafkas_did(scenario: Scenario, authorizing: str) -> None:
+    check(scenario.__name__, play(scenario, authorizing))
 
 
 @pytest.mark.parametrize("scenario", GROUP_SCENARIOS, ids=[scenario.__name__ for scenario in GROUP_SCENARIOS])
@@ -105,7 +118,8 @@ def test_who_asks_the_wrong_broker_is_given_the_leader_and_its_address(cluster: 
 
 
 def test_every_scenario_is_recorded_and_no_other() -> None:
-    assert recorded.recorded() == {scenario.__name__ for scenario in (*SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS)}
+    scenarios = (*SCENARIOS, *ACL_SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS)
+    assert recorded.recorded() == {scenario.__name__ for scenario in scenarios}
 
 
 def test_kafka_still_answers_as_it_was_recorded() -> None:

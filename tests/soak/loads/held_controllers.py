@@ -32,41 +32,43 @@ TOPIC_PARTITIONS: Final = 50
 DEADLINE_S: Final = 120.0
 
 
-def controller_restart(directory: Path, scale: float) -> Work:
-    """A controller starts with the log of many topics and without a snapshot."""
+async def lone_controller(directory: Path) -> tuple[RaftQuorum, StateMachineHost]:
+    """Start the only voter of a quorum, with what is in the directory; return when it leads."""
+    leads = asyncio.Event()
+    host = StateMachineHost(lambda is_active: leads.set() if is_active else None)
     config = QuorumConfig(
         node_id=1,
         cluster_id="loop holds",
         voters={1: VoterAddress(host="localhost", port=9093)},
         directory=directory,
     )
+    quorum = RaftQuorum(
+        config=config,
+        resources=VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy()),
+        listener=host,
+        fatal=sys.exit,
+        security=PeerSecurity(),
+        snapshots=NoSnapshots(),
+    )
+    host.attach(quorum)
+    await asyncio.to_thread(quorum.open)
+    await quorum.start()
+    await asyncio.wait_for(leads.wait(), DEADLINE_S)
+    return quorum, host
+
+
+def controller_restart(directory: Path, scale: float) -> Work:
+    """A controller starts with the log of many topics and without a snapshot."""
     topics = int(PARTITIONS * scale) // TOPIC_PARTITIONS
 
-    async def start() -> tuple[RaftQuorum, StateMachineHost]:
-        leads = asyncio.Event()
-        host = StateMachineHost(lambda is_active: leads.set() if is_active else None)
-        quorum = RaftQuorum(
-            config=config,
-            resources=VoterResources(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy()),
-            listener=host,
-            fatal=sys.exit,
-            security=PeerSecurity(),
-            snapshots=NoSnapshots(),
-        )
-        host.attach(quorum)
-        await asyncio.to_thread(quorum.open)
-        await quorum.start()
-        await asyncio.wait_for(leads.wait(), DEADLINE_S)
-        return quorum, host
-
     async def fill() -> None:
-        quorum, _ = await start()
+        quorum, _ = await lone_controller(directory)
         for number in range(topics):
             await quorum.propose(encode_records(_topic(number)), quorum.term, DEADLINE_S)
         await quorum.stop()
 
     async def work() -> None:
-        quorum, host = await start()
+        quorum, host = await lone_controller(directory)
         assert len(host.image.topics) == topics, "it leads with the whole log"
         await quorum.stop()
 

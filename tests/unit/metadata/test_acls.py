@@ -32,7 +32,7 @@ def test_acls_are_a_set_through_any_changes(changes: list[list[AclEntry]]) -> No
         holders = {(each.resource_type, each.pattern, each.holder) for each in model}
         counts = [(resource_type, pattern) for resource_type, pattern, _ in holders]
         assert dict(acls.holders) == {each: counts.count(each) for each in counts}
-        prefixed = {(kind, pattern[1]) for kind, pattern, _ in holders if pattern[0] is PatternType.PREFIXED}
+        prefixed = {(kind, pattern[1]) for kind, pattern, _ in holders if pattern[0] == PatternType.PREFIXED}
         lengths = [(kind, len(name)) for kind, name in prefixed]
         assert dict(acls.prefix_lengths) == {each: lengths.count(each) for each in lengths}
         assert acls == acls_of(model), "what is there is all that it is"

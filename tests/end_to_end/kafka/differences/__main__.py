@@ -27,6 +27,8 @@ from tests.end_to_end.kafka.differences import recorded
 from tests.end_to_end.kafka.differences.comparison import Comparison, Deliberate, Difference, compare
 from tests.end_to_end.kafka.differences.deliberate import DELIBERATE
 from tests.end_to_end.kafka.differences.scenarios import (
+    ACL_SCENARIOS,
+    ACL_SETTINGS,
     CLUSTER_NODES,
     CLUSTER_SCENARIOS,
     GROUP_SCENARIOS,
@@ -53,8 +55,13 @@ class Wanted:
     """The scenarios to play, by the brokers that they need."""
 
     single: Sequence[Scenario]
+    of_acls: Sequence[Scenario]
     of_groups: Sequence[Scenario]
     of_cluster: Sequence[ClusterScenario]
+
+    @property
+    def all(self) -> list[Scenario | ClusterScenario]:
+        return [*self.single, *self.of_acls, *self.of_groups, *self.of_cluster]
 
 
 def main() -> int:
@@ -66,10 +73,11 @@ def main() -> int:
     patterns = given.scenarios or ["*"]
     wanted = Wanted(
         [each for each in SCENARIOS if _is_wanted(each, patterns)],
+        [each for each in ACL_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in GROUP_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)],
     )
-    names = [each.__name__ for each in (*wanted.single, *wanted.of_groups, *wanted.of_cluster)]
+    names = [each.__name__ for each in wanted.all]
     try:
         of_kafka = {name: recorded.read(name) for name in names} if given.recorded else _of(wanted, _kafka)
     except pytest.skip.Exception as skipped:
@@ -92,7 +100,11 @@ def _is_wanted(scenario: Scenario | ClusterScenario, patterns: Sequence[str]) ->
 
 def _of(wanted: Wanted, brokers: Brokers) -> Told:
     answer: Told = {}
-    for scenarios, settings in ((wanted.single, SETTINGS), (wanted.of_groups, GROUP_SETTINGS)):
+    for scenarios, settings in (
+        (wanted.single, SETTINGS),
+        (wanted.of_acls, ACL_SETTINGS),
+        (wanted.of_groups, GROUP_SETTINGS),
+    ):
         if scenarios:
             with brokers(1, settings) as (address,):
                 answer |= {each.__name__: play(each, address) for each in scenarios}

@@ -40,8 +40,8 @@ _TEXTS: Final = (
 _NOT_YET: Final = (
     *_family(
         "api_versions",
-        ("* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN"),
-        "ACLs and delegation tokens are not served yet",
+        ("* api_keys.*DELEGATION_TOKEN",),
+        "delegation tokens are not served yet",
     ),
     *_family(
         "api_versions",
@@ -72,6 +72,12 @@ _NOT_YET: Final = (
         places="* results.0.configs.num.io.threads",
         reason="Kraft has no such threads",
     ),
+)
+
+_NO_SUCH_ACL: Final = "what no ACL or filter can have is an invalid request; Kafka fails, or closes the connection"
+_ACLS: Final = (
+    *_family("create_acls", ("* ANY: results.0.error_code", "* MATCH: results.0.error_code"), _NO_SUCH_ACL),
+    *_family("*_acls", ("* UNKNOWN",), _NO_SUCH_ACL),
 )
 
 _FOLLOWERS: Final = (
@@ -483,6 +489,7 @@ _TRANSACTIONS: Final = (
 DELIBERATE: Final[tuple[Deliberate, ...]] = (
     *_TEXTS,
     *_NOT_YET,
+    *_ACLS,
     *_FOLLOWERS,
     *_NOBODY_SENDS,
     *_BETTER,

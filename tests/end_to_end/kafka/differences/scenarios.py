@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from kraft.model.principal import ANONYMOUS
+from kraft.server.config.access_settings import STANDARD_AUTHORIZER
 from tests.end_to_end.kafka.differences import (
+    acl_scenarios,
     classic_group_scenarios,
     cluster_scenarios,
     config_scenarios,
@@ -46,6 +49,13 @@ GROUP_SETTINGS: Final[Mapping[str, str]] = {
 }
 """What the brokers of the group scenarios are told."""
 
+ACL_SETTINGS: Final[Mapping[str, str]] = {
+    **SETTINGS,
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": str(ANONYMOUS),
+}
+"""What the broker of the ACL scenarios is told."""
+
 CLUSTER_NODES: Final = 3
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -57,8 +67,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *topic_scenarios.SCENARIOS,
     *config_scenarios.SCENARIOS,
     *operator_scenarios.SCENARIOS,
+    acl_scenarios.acls_without_authorizer,
 )
 """Scenarios for one broker."""
+
+ACL_SCENARIOS: Final[tuple[Scenario, ...]] = acl_scenarios.SCENARIOS
+"""Scenarios for one broker with ACL_SETTINGS."""
 
 GROUP_SCENARIOS: Final[tuple[Scenario, ...]] = (
     *classic_group_scenarios.SCENARIOS,
