@@ -69,7 +69,8 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=lambda broker: partial(topics.delete, broker.forwarder, broker.config.topics.deletion_enabled),
         at_controller=decided(delete_topics),
-        needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
+        # Either is enough, likewise.
+        needs=(Permission(Operation.DELETE, ResourceType.CLUSTER), Permission(Operation.DELETE, ResourceType.TOPIC)),
         guard=lambda side: topic_guards.delete_topics(side.image),
         refused=topics.deletion_refused,
         from_version=topics.deletion_from_version,

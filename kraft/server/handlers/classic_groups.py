@@ -108,8 +108,9 @@ def _not_joined(error_code: ErrorCode, member_id: str) -> JoinGroupResponse:
 
 
 def join_refused(request: JoinGroupRequest, refusal: Refusal) -> JoinGroupResponse:
-    """Return the response with the member id of the request."""
-    return _not_joined(refusal.error_code, request.member_id)
+    """Return the response with the member id of the request; as in Kafka, a client that may not join gets none."""
+    is_forbidden = refusal.error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return _not_joined(refusal.error_code, "" if is_forbidden else request.member_id)
 
 
 def join_to_version(_: JoinGroupRequest, joined: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -175,3 +175,9 @@ def test_one_member_leaves_before_version_3(group_id: str, member_id: str, code:
     assert leave_to_version(request, left, 2).error_code == code
     assert leave_from_version(request, 3) is request
     assert leave_to_version(request, left, 3) is left
+
+
+def test_a_client_that_may_not_join_gets_no_member_id() -> None:
+    refusals = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NOT_COORDINATOR)
+    answers = [join_refused(joining(member_id="m"), Refusal(code, "")) for code in refusals]
+    assert [(each.error_code, each.member_id) for each in answers] == [(refusals[0], ""), (refusals[1], "m")]
