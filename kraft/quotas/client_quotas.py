@@ -91,6 +91,10 @@ class ClientQuotas:
 
         self.limits_addresses = False
 
+    @property
+    def in_effect(self) -> QuotasInEffect:
+        return self._in_effect
+
     def reconfigure(self, entries: Mapping[QuotaSubject, Mapping[str, float]]) -> None:
         """Go on with these quotas. What was used counts on where there is still a quota."""
         self._in_effect = QuotasInEffect(entries)

@@ -68,6 +68,10 @@ class QuotasInEffect:
     def has_addresses(self) -> bool:
         return bool(self._addresses)
 
+    def hold_for(self, client: Client) -> bool:
+        """Return whether any of them holds for the client."""
+        return any(self.of(key, client) is not None for key in self._entries)
+
     def of(self, key: str, client: Client) -> QuotaInEffect | None:
         """Return the quota that holds for the client; None if there is none."""
         if key not in self._entries:

@@ -22,6 +22,7 @@ from kraft.server.kafka_listener.requests import (
     EncodedMessage,
     FetchQuota,
     Response,
+    answer_unmeasured,
     answered_in_turns,
     encode_any,
     is_long,
@@ -48,10 +49,19 @@ class MeteredRequests:
         self._until_ms = 0
         self._go_on: Callback = _nothing
         self.is_muted = False
+        self._client: Client | None = None
+        """Whom these were looked up for: a connection's client is nearly always the same."""
+
+        self._in_effect = self._quotas.in_effect
+        self._is_limited = False
 
     @property
     def has_quotas(self) -> bool:
         return self._quotas.has_any
+
+    @property
+    def measures_time(self) -> bool:
+        return self._quotas.measures_time
 
     def when_over(self, go_on: Callback) -> None:
         self._go_on = go_on
@@ -65,6 +75,11 @@ class MeteredRequests:
         self, api: Api, request: Any, call: ConnectionContext, header: RequestHeader, began_ns: int
     ) -> Awaitable[ResponseBytes] | ResponseBytes:
         client = Client(call.principal.name, call.client_id)
+        if client != self._client or self._in_effect is not self._quotas.in_effect:
+            self._client, self._in_effect = client, self._quotas.in_effect
+            self._is_limited = self._in_effect.hold_for(client)
+        if not self._is_limited:
+            return answer_unmeasured(api, request, call, header)
         now_ms, wait_ms = self._throttling.now_ms(), 0
         if header.api_key == _PRODUCE:
             wait_ms = self._quotas.produced(client, call.frame_bytes, now_ms)
@@ -73,7 +88,7 @@ class MeteredRequests:
             wait_ms = self._quotas.fetch_wait_ms(client, now_ms)
             call = replace(call, fetch_quota=FetchQuota(self._quotas.fetch_bytes_max(client), wait_ms))
         begun = answered_in_turns(api, request, call) if is_long(call, header.api_key) else api(request, call)
-        spent_ns = thread_time_ns() - began_ns
+        spent_ns = thread_time_ns() - began_ns if began_ns else 0
         if begun is None or isinstance(begun, (Message, EncodedMessage)):
             return self._answer(begun, header, client, wait_ms, spent_ns)
         return self._answer_when_there(begun, header, client, wait_ms, spent_ns)
@@ -90,11 +105,12 @@ class MeteredRequests:
     def _answer(
         self, response: Response, header: RequestHeader, client: Client, wait_ms: int, spent_ns: int
     ) -> ResponseBytes:
-        quotas, now_ms, began_ns = self._quotas, self._throttling.now_ms(), thread_time_ns()
+        quotas, now_ms = self._quotas, self._throttling.now_ms()
+        began_ns = thread_time_ns() if quotas.measures_time else 0
         encoded = encode_any(response, header)
         if header.api_key == _FETCH and not wait_ms:
             wait_ms = quotas.fetched(client, sum(map(len, encoded)), now_ms)
-        if quotas.measures_time:
+        if began_ns:
             spent_ns += thread_time_ns() - began_ns
             wait_ms = max(wait_ms, quotas.worked(client, spent_ns, now_ms))
         wait_ms = max(wait_ms, throttle_ms_of(response, header.api_version))

@@ -101,10 +101,17 @@ class RequestMeter(Protocol):
     def has_quotas(self) -> bool:
         """False if nothing needs to be measured, because no client has a quota."""
 
+    @property
+    def measures_time(self) -> bool:
+        """Whether any client has a quota of processor time."""
+
     def begin(
         self, api: Api, request: Any, call: ConnectionContext, header: RequestHeader, began_ns: int
     ) -> Awaitable[ResponseBytes] | ResponseBytes:
-        """Call the API and encode its response. `began_ns`: when the request was begun, by the thread's time."""
+        """Call the API and encode its response.
+
+        `began_ns`: when the request was begun, by the thread's time; 0 if time is not measured.
+        """
 
     def when_over(self, go_on: Callback) -> None:
         """Set `go_on`, which is called when the connection may be read again."""
@@ -182,7 +189,7 @@ class KafkaRequests:
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         meter = self._meter if self._meter is not None and self._meter.has_quotas else None
-        began_ns = 0 if meter is None else thread_time_ns()
+        began_ns = thread_time_ns() if meter is not None and meter.measures_time else 0
         try:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
@@ -199,12 +206,7 @@ class KafkaRequests:
         call = self.context(header, len(frame))
         if meter is not None:
             return meter.begin(api, request, call, header, began_ns)
-        if is_long(call, header.api_key):
-            return _answered_in_turns(api, request, call, header)
-        response = api(request, call)
-        if response is None or isinstance(response, (Message, EncodedMessage)):
-            return encode_any(response, header)
-        return _encoded_when_there(response, header)
+        return answer_unmeasured(api, request, call, header)
 
     def context(self, header: RequestHeader, frame_bytes: int) -> ConnectionContext:
         """Return the context of a request."""
@@ -254,6 +256,17 @@ async def answered_in_turns(api: Api, request: Any, call: ConnectionContext) -> 
         response = await response
     await asyncio.sleep(0)
     return response
+
+
+def answer_unmeasured(
+    api: Api, request: Any, call: ConnectionContext, header: RequestHeader
+) -> Awaitable[ResponseBytes] | ResponseBytes:
+    if is_long(call, header.api_key):
+        return _answered_in_turns(api, request, call, header)
+    response = api(request, call)
+    if response is None or isinstance(response, (Message, EncodedMessage)):
+        return encode_any(response, header)
+    return _encoded_when_there(response, header)
 
 
 async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:
