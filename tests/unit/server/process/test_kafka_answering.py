@@ -12,6 +12,7 @@ from kraft.server.config.loading import load
 from kraft.server.identity.kafka_tls import KafkaTls
 from kraft.server.kafka_listener.listener import TlsAnswering
 from kraft.server.kafka_listener.requests import NodeConnections
+from kraft.server.loop.throttling import Throttling
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.process.kafka_answering import KafkaAnswering
 from kraft.tls.handshakes import TlsPeer
@@ -24,6 +25,7 @@ class CountingApis:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.logins = self
+        self.throttling = Throttling(lambda: 0)
 
     def kafka_apis(self, listener: str) -> dict[Any, Any]:
         self.asked.append(f"apis of {listener}")
