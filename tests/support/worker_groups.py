@@ -52,8 +52,7 @@ SHARES: Final = (
     Share.LONGEST_WITH_NODES,
     Share.COMPUTING,
     Share.QUICKEST_WITH_NODES,
-    Share.QUICKEST_WITH_NODES,
-    Share.QUICKEST_WITH_NODES,
+    Share.LONGEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
 
@@ -101,8 +100,8 @@ def next_group(groups: Sequence[str], share: Share) -> str:
     """Return the group that a worker with this share takes, of those that are left, the longest first.
 
     Files with nodes wait for more than half of their time, and files that compute use the cores meanwhile. Those that
-    kill nodes are long, so that two of them meet at the end only: their elections would take each other's processor
-    time.
+    kill nodes are long, so that no three of them meet before the end: their elections would take each other's
+    processor time.
     """
     with_nodes = [group for group in groups if _has_nodes(group)]
     computing = [group for group in groups if not _has_nodes(group)]
@@ -129,5 +128,5 @@ def _weight(name: str, group: Sequence[pytest.Item]) -> tuple[int, int, int]:
 
 
 def worker_count() -> int:
-    """Return five for two cores: four whose tests wait for nodes most of their time, and one that computes."""
+    """Return four for two cores: three whose tests wait for nodes most of their time, and one that computes."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)
