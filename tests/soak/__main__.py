@@ -168,6 +168,7 @@ PROGRAMS: Final = (
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
     Program(name="turns", command="tests.soak.turn_runs"),
+    Program(name="ends", command="tests.soak.ending_runs"),
     Program(name="attacks", command="tests.soak.attack_runs --seconds 30"),
     Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),
 )
