@@ -219,6 +219,22 @@ def test_an_ipv6_address_is_also_known_as_kafka_writes_it(host: str, of_acl: str
     assert not deciding.decide(Requester("User:alice", "::2"), READ, TOPIC, "orders").is_allowed
 
 
+def test_what_is_kept_for_one_question_answers_no_other() -> None:
+    deciding = asked(entry("orders"))
+    bob, elsewhere = Requester("User:bob", "10.0.0.1"), Requester("User:alice", "10.0.0.2")
+    questions = {
+        (ALICE, READ, TOPIC, "orders"): True,
+        (ALICE, READ, TOPIC, "order"): False,
+        (ALICE, READ, TOPIC, "orders-eu"): False,
+        (ALICE, READ, GROUP, "orders"): False,
+        (ALICE, WRITE, TOPIC, "orders"): False,
+        (bob, READ, TOPIC, "orders"): False,
+        (elsewhere, READ, TOPIC, "orders"): True,
+    }
+    for _ in range(2):
+        assert {each: deciding.decide(*each).is_allowed for each in questions} == questions
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorizer, "DECISIONS_KEPT_MAX", 10)
     deciding = asked(entry("t", pattern_type=PREFIXED))
