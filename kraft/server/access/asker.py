@@ -75,9 +75,9 @@ class Asker(Struct, frozen=True):
     current: Callable[[], Authorizer]
     """Returns the authorizer of the current image."""
 
-    readable: dict[str, bool] = field(default_factory=dict)
-    writable: dict[str, bool] = field(default_factory=dict)
-    """What was decided about topics: for the hot path, where each look-up by a shorter key counts."""
+    readable: set[str] = field(default_factory=set)
+    writable: set[str] = field(default_factory=set)
+    """Topics that it may read or write, for the hot path, where each look-up by a shorter key counts."""
 
     def now(self) -> Asker:
         """Return the same asker by the ACLs of this moment; this very one if they are still those of the request."""
@@ -88,17 +88,18 @@ class Asker(Struct, frozen=True):
         return self.authorizer.decide(self.requester, operation, resource_type, name).is_allowed
 
     def may_read(self, topic: str) -> bool:
-        known = self.readable.get(topic)
-        return self._kept(self.readable, Operation.READ, topic) if known is None else known
+        return topic in self.readable or self._kept(self.readable, Operation.READ, topic)
 
     def may_write(self, topic: str) -> bool:
-        known = self.writable.get(topic)
-        return self._kept(self.writable, Operation.WRITE, topic) if known is None else known
+        return topic in self.writable or self._kept(self.writable, Operation.WRITE, topic)
 
-    def _kept(self, kept: dict[str, bool], operation: Operation, topic: str) -> bool:
-        if len(kept) >= TOPICS_KEPT_MAX:
-            kept.clear()
-        kept[topic] = allowed = self.may(operation, ResourceType.TOPIC, topic)
+    def _kept(self, kept: set[str], operation: Operation, topic: str) -> bool:
+        allowed = self.may(operation, ResourceType.TOPIC, topic)
+        # A client can make up names, so longer ones would take any memory, and it is in no hurry to be refused.
+        if allowed and len(topic) <= NAME_CHARACTERS_MAX:
+            if len(kept) >= TOPICS_KEPT_MAX:
+                kept.clear()
+            kept.add(topic)
         return allowed
 
     def may_on_cluster(self, operation: Operation) -> bool:

@@ -12,6 +12,9 @@ from kraft.server.loop.turns import Turns
 GROUPS_MAX: Final = 20_000
 """Groups whose last member is remembered; of a forgotten one the next heartbeat says it again."""
 
+GROUP_CHARACTERS_MAX: Final = 4_000_000
+"""Characters of the ids of these groups: a client makes them up, and heartbeats that are refused are noted, too."""
+
 ASKED_AT_ONCE: Final = 1_000
 
 
@@ -21,12 +24,18 @@ class GroupAskers:
         self._last: dict[str, Requester] = {}
         """Who sent the last heartbeat of each group, in their order."""
 
+        self._characters = 0
+        """Of the ids of these groups."""
+
     def heard(self, group_id: str, requester: Requester) -> None:
         """Note who sent a heartbeat of the group, after it was allowed to be a member."""
-        self._last.pop(group_id, None)
+        if self._last.pop(group_id, None) is None:
+            self._characters += len(group_id)
         self._last[group_id] = requester
-        if len(self._last) > GROUPS_MAX:
-            del self._last[next(iter(self._last))]
+        while len(self._last) > GROUPS_MAX or self._characters > GROUP_CHARACTERS_MAX:
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._characters -= len(oldest)
 
     async def describable(self, group_id: str, topics: Iterable[str]) -> frozenset[str] | None:
         """Return those of the topics that the last member heard may describe; None if none was heard."""
