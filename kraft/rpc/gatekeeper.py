@@ -33,7 +33,7 @@ from kraft.rpc.introductions import (
     SessionForgotten,
     Unintroduced,
 )
-from kraft.rpc.login_service import LOGIN_METHOD
+from kraft.rpc.login_service import LOGIN_MESSAGE_BYTES_MAX, LOGIN_METHOD
 from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.on_behalf import ON_BEHALF_OF, client_in
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
@@ -200,7 +200,8 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         read here, because gRPC would wait for it without end.
         """
         is_login = method == LOGIN_METHOD
-        decode = _within(self.login_bytes_max if is_login else self._message_bytes_max, handler.request_deserializer)
+        bytes_max = (self.login_bytes_max or LOGIN_MESSAGE_BYTES_MAX) if is_login else self._message_bytes_max
+        decode = _within(bytes_max, handler.request_deserializer)
         is_public = method in _BEFORE_ADMISSION
         is_guarded = not is_public and self._is_guarded(method)
 

@@ -27,6 +27,9 @@ LOGIN_METHOD: Final = "/kraft.v1.Authentication/Login"
 LOGIN_S_MAX: Final = 10.0
 """A login that takes longer ends, and so does one whose client sends nothing."""
 
+LOGIN_MESSAGE_BYTES_MAX: Final = 512 * 1024
+"""Largest message of a login where nobody has to log in."""
+
 LOGINS_MAX: Final = 256
 LOGINS_OF_HOST_MAX: Final = 64
 """Logins that are in progress at the same time, of all clients and of those of one host."""

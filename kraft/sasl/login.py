@@ -32,6 +32,10 @@ TOKEN_MESSAGE_BYTES_MAX: Final = 64 * 1024
 """Longest message with a token, which is not kept."""
 
 
+MECHANISM_CHARACTERS_MAX: Final = 100
+"""So much is said of the name of a mechanism that is not enabled. One that exists has at most 20 (RFC 4422)."""
+
+
 class KnownUsers(Protocol):
     """The users at one time."""
 
@@ -175,8 +179,9 @@ class SaslLogin:
         elif self._phase not in (_Phase.BEGUN, _Phase.VERSIONS_KNOWN):
             raise self._misplaced("SASL_HANDSHAKE")
         if mechanism not in self._rules.mechanisms:
-            text = f"Unsupported SASL mechanism {mechanism}"
-            reason = f"the client asks for SASL mechanism {mechanism!r}, which this listener does not enable"
+            name = mechanism[:MECHANISM_CHARACTERS_MAX]
+            text = f"Unsupported SASL mechanism {name}"
+            reason = f"the client asks for SASL mechanism {name!r}, which this listener does not enable"
             raise self._failed(ErrorCode.UNSUPPORTED_SASL_MECHANISM, reason, text)
         self._mechanism = SaslMechanism(mechanism)
         self._exchange = self._new_exchange(self._mechanism)

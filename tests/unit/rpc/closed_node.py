@@ -103,7 +103,7 @@ class ClosedNode:
         return f"127.0.0.1:{self.port}"
 
     @asynccontextmanager
-    async def serving(self, *, is_closed: bool = True) -> AsyncIterator[None]:
+    async def serving(self, *, is_closed: bool = True, answers_logins: bool = True) -> AsyncIterator[None]:
         """Serve, at the same address as before; sessions of before are forgotten."""
         self._forget_sessions()
         refusals = RefusalLog(lambda: 0)
@@ -115,7 +115,7 @@ class ClosedNode:
             refusals=refusals,
             listener="GRPC",
             clients=self.gate if is_closed else None,
-            login_bytes_max=1_000,
+            login_bytes_max=1_000 if is_closed else None,
         )
         server = grpc.aio.server(interceptors=[guard], options=[("grpc.so_reuseport", 0)])
         logins = Logins(
@@ -125,7 +125,7 @@ class ClosedNode:
             guard,
             Service(METADATA.served_in_context_by(self.metadata, version=13), FETCH.served_by(self.fetch)),
         ]
-        if is_closed:
+        if answers_logins:
             services.append(LoginService(logins, self.tokens, refusals))
         async with listening(server, services, self.address) as self.port:
             yield

@@ -21,7 +21,7 @@ from kraft.rpc.calls import FETCH, METADATA
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER as INTRODUCTION
 from kraft.rpc.login_channel import LoginChannel
-from kraft.rpc.login_service import LOGINS_OF_HOST_MAX, Logins, LoginService
+from kraft.rpc.login_service import LOGIN_MESSAGE_BYTES_MAX, LOGINS_OF_HOST_MAX, Logins, LoginService
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.peers import CallStream, PeerConnections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
@@ -161,7 +161,7 @@ def test_a_client_that_logs_in_at_an_open_listener_is_told_so() -> None:
             await asked(node, connections)
         await connections.close()
 
-    play(scene, is_closed=False)
+    play(scene, is_closed=False, answers_logins=False)
 
 
 def test_forged_and_foreign_sessions_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +197,20 @@ def test_nobody_becomes_a_node_or_a_user_by_a_header_alone() -> None:
 
     play(at_closed)
     play(at_open, is_closed=False)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_message_of_a_login_is_bounded_also_where_nobody_has_to_log_in(is_closed: bool) -> None:
+    async def scene(node: ClosedNode) -> None:
+        async with grpc.aio.insecure_channel(node.address) as channel:
+            call = login_pb2_grpc.AuthenticationStub(channel).Login()
+            await call.write(login_pb2.LoginRequest(mechanism="\x01" * (LOGIN_MESSAGE_BYTES_MAX + 1)))
+            with pytest.raises(grpc.aio.AioRpcError, match="is larger than") as refused:
+                await call.read()
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert node.logins == 1
+
+    play(scene, is_closed=is_closed)
 
 
 def test_a_node_introduces_itself_and_needs_no_login() -> None:

@@ -108,6 +108,12 @@ def test_a_mechanism_that_is_not_enabled_is_refused(mechanism: str) -> None:
     assert machine.mechanisms == (SaslMechanism.PLAIN, SaslMechanism.SCRAM_SHA_256)
 
 
+def test_little_is_said_of_the_long_name_of_a_mechanism() -> None:
+    with pytest.raises(LoginFailed) as failed:
+        login().handshake("\x01" * 500_000, 0)
+    assert len(failed.value.told) + len(failed.value.reason) < 1_000
+
+
 def test_wrong_passwords_are_refused_with_kafkas_texts() -> None:
     machine = login()
     machine.handshake("PLAIN", 0)
