@@ -13,7 +13,7 @@ GROUPS_MAX: Final = 20_000
 """Groups whose last member is remembered; of a forgotten one the next heartbeat says it again."""
 
 GROUP_CHARACTERS_MAX: Final = 4_000_000
-"""Characters of the ids of these groups: a client makes them up, and heartbeats that are refused are noted, too."""
+"""Characters of the ids of these groups, which clients choose."""
 
 ASKED_AT_ONCE: Final = 1_000
 
@@ -28,7 +28,7 @@ class GroupAskers:
         """Of the ids of these groups."""
 
     def heard(self, group_id: str, requester: Requester) -> None:
-        """Note who sent a heartbeat of the group, after it was allowed to be a member."""
+        """Note who sent a heartbeat of the group that was accepted."""
         if self._last.pop(group_id, None) is None:
             self._characters += len(group_id)
         self._last[group_id] = requester

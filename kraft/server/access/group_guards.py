@@ -157,8 +157,10 @@ def consumer_group_heartbeat(of_groups: GroupAskers) -> Guard:
         )
         if hidden:
             raise asker.refusal(Operation.DESCRIBE, _TOPIC, hidden[0])
+        response = await proceed(request)
+        # Not of a heartbeat that was refused. Nothing has had a turn since the handler began to resolve expressions.
         of_groups.heard(request.group_id, asker.requester)
-        return await proceed(request)
+        return response
 
     return guard
 

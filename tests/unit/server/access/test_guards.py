@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from kraft.wire.schema.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraft.wire.schema.create_topics import CreateTopicsRequest
 from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest
@@ -287,6 +289,32 @@ def test_so_many_visible_topics_are_described_at_a_time_that_others_have_their_t
     response = metadata_of(world, MetadataRequest(topics=None), handler)
     assert [[each.name for each in request.topics] for request in handler.requests] == [[], ["a"], ["b"]]
     assert [each.name for each in response.topics] == ["a", "b"]
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_heartbeat_that_is_refused_does_not_decide_what_its_group_may_see() -> None:
+    everybody = {"principal": "User:*"}
+    world = World([entry("billing", Operation.READ, resource_type=ResourceType.GROUP, **everybody), entry("orders")])
+    guard = group_guards.consumer_group_heartbeat(world.askers.of_groups)
+    heartbeat = ConsumerGroupHeartbeatRequest(group_id="billing", member_id="m", member_epoch=1)
+
+    async def refuse(_: Any) -> Any:
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, "it is no member")
+
+    async def accept(request: Any) -> Any:
+        return request
+
+    async def heard(name: str, handler: Any) -> frozenset[str] | None:
+        with suppress(Refusal):
+            await guard(world.askers.of(Principal(name), "10.0.0.7"), heartbeat, handler)
+        return await world.askers.of_groups.describable("billing", ["orders", "parcels"])
+
+    assert await heard("mallory", refuse) is None
+    assert await heard("alice", accept) == {"orders"}
+    assert await heard("mallory", refuse) == {"orders"}
+    assert await heard("mallory", accept) == frozenset()
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
