@@ -169,10 +169,12 @@ async def _named_topics(
     visible, hidden = await asked(topics, lambda topic: may(Operation.DESCRIBE, topic))
     missing: tuple[MetadataRequestTopic, ...] = ()
     if creates and request.allow_auto_topic_creation and not asker.may_on_cluster(Operation.CREATE):
-        visible, missing = await asked(
-            visible,
-            lambda topic: topic.name is None or image.topic(topic.name) is not None or may(Operation.CREATE, topic),
-        )
+        there, others = await asked(visible, lambda topic: topic.name is None or image.topic(topic.name) is not None)
+        creatable, missing = await asked(others, lambda topic: may(Operation.CREATE, topic))
+        visible = (*there, *creatable)
+        if not creatable:
+            # The handler may wait, and must not create again what is deleted meanwhile.
+            request = replace(request, allow_auto_topic_creation=False)
     if not hidden and not missing:
         response: MetadataResponse = await proceed(request)
         return response

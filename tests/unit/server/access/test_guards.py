@@ -108,6 +108,26 @@ def test_a_missing_topic_is_created_for_those_who_may_create_it(creates: bool) -
         assert (TOPIC_REFUSED in [each.error_code for each in response.topics]) != is_let_through
 
 
+@pytest.mark.parametrize(("operation", "may_create"), [(Operation.DESCRIBE, False), (Operation.ALL, True)])
+def test_a_topic_that_is_deleted_meanwhile_is_not_created_again_without_the_right(
+    operation: Operation, may_create: bool
+) -> None:
+    handler = Handler("Metadata")
+    request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="secret")))
+    metadata_of(World([entry("orders", operation)]), request, handler)
+    assert [each.name for each in handler.requests[0].topics] == ["orders"]
+    assert handler.requests[0].allow_auto_topic_creation is may_create
+
+
+@pytest.mark.parametrize(("topic", "is_created"), [("orders", False), ("new", True)])
+def test_a_topic_that_is_deleted_meanwhile_is_not_created_again_without_the_right(topic: str, is_created: bool) -> None:
+    handler = Handler("Metadata")
+    entries = [entry("orders", Operation.DESCRIBE), entry("new", Operation.CREATE), entry("new", Operation.DESCRIBE)]
+    metadata_of(World(entries), MetadataRequest(topics=(MetadataRequestTopic(name=topic),)), handler)
+    assert [each.name for each in handler.requests[0].topics] == [topic]
+    assert handler.requests[0].allow_auto_topic_creation is is_created
+
+
 def test_operations_on_topics_and_on_the_cluster_are_those_of_the_client() -> None:
     world = World([entry("orders", Operation.READ)])
     request = MetadataRequest(
