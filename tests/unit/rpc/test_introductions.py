@@ -120,7 +120,16 @@ def test_a_session_of_another_process_is_refused() -> None:
         book().admit(introduction(session))
 
 
-@pytest.mark.parametrize("session", [b"", bytes(PROCESS_BYTES), bytes(PROCESS_BYTES + 8), bytes(PROCESS_BYTES + 9)])
+@pytest.mark.parametrize(
+    "session",
+    [
+        b"",
+        bytes(PROCESS_BYTES),
+        bytes(PROCESS_BYTES + 8),
+        bytes(PROCESS_BYTES + 9),
+        bytes(PROCESS_BYTES) + (1).to_bytes(8, "big"),
+    ],
+)
 def test_a_session_that_was_never_opened_is_refused(session: bytes) -> None:
     with pytest.raises(Unintroduced) as refused:
         book().admit(introduction(session))

@@ -12,6 +12,7 @@ from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.principal import Principal
+from kraft.model.transactions import CommitTransactionsRequest, PreparedTransaction
 from kraft.server.access import group_guards, topic_guards, transaction_guards
 from kraft.server.access.asker import NAME_CHARACTERS_MAX
 from kraft.server.access.group_askers import GROUP_CHARACTERS_MAX
@@ -108,17 +109,6 @@ def test_a_missing_topic_is_created_for_those_who_may_create_it(creates: bool) -
         assert (TOPIC_REFUSED in [each.error_code for each in response.topics]) != is_let_through
 
 
-@pytest.mark.parametrize(("operation", "may_create"), [(Operation.DESCRIBE, False), (Operation.ALL, True)])
-def test_a_topic_that_is_deleted_meanwhile_is_not_created_again_without_the_right(
-    operation: Operation, may_create: bool
-) -> None:
-    handler = Handler("Metadata")
-    request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="secret")))
-    metadata_of(World([entry("orders", operation)]), request, handler)
-    assert [each.name for each in handler.requests[0].topics] == ["orders"]
-    assert handler.requests[0].allow_auto_topic_creation is may_create
-
-
 @pytest.mark.parametrize(("topic", "is_created"), [("orders", False), ("new", True)])
 def test_a_topic_that_is_deleted_meanwhile_is_not_created_again_without_the_right(topic: str, is_created: bool) -> None:
     handler = Handler("Metadata")
@@ -126,6 +116,14 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_created_again_without_the_righ
     metadata_of(World(entries), MetadataRequest(topics=(MetadataRequestTopic(name=topic),)), handler)
     assert [each.name for each in handler.requests[0].topics] == [topic]
     assert handler.requests[0].allow_auto_topic_creation is is_created
+
+
+def test_where_no_topic_is_to_be_created_a_missing_one_is_told_as_missing() -> None:
+    handler = Handler("Metadata")
+    request = MetadataRequest(topics=(MetadataRequestTopic(name="new"),), allow_auto_topic_creation=False)
+    response = metadata_of(World([entry("new", Operation.DESCRIBE)]), request, handler)
+    assert [each.name for each in handler.requests[0].topics] == ["new"]
+    assert TOPIC_REFUSED not in [each.error_code for each in response.topics]
 
 
 def test_operations_on_topics_and_on_the_cluster_are_those_of_the_client() -> None:
@@ -244,6 +242,17 @@ def test_all_offsets_of_a_group_are_those_of_topics_that_one_may_describe() -> N
     assert handler.requests[-1].groups[0].topics == unknown, "the handler says that there is no such topic"
 
 
+def test_the_name_of_a_topic_counts_and_not_the_id_beside_it() -> None:
+    world, handler = (
+        World([on_group("billing", Operation.READ), entry("orders", Operation.READ)]),
+        Handler("OffsetFetch"),
+    )
+    named = tuple(replace(each, name="secret", topic_id=ORDERS) for each in ALL_OFFSETS)
+    (group,) = run(group_guards.offset_fetch(world.metadata)(world.asker(), offset_fetch_of(named), handler)).groups
+    assert [each.error_code for topic in group.topics for each in topic.partitions] == [TOPIC_REFUSED]
+    assert handler.requests[0].groups[0].topics == ()
+
+
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +291,28 @@ def test_partitions_are_added_to_a_transaction_all_or_none() -> None:
     codes = [each.results_by_partition[0].partition_error_code for each in response.results_by_topic_v3_and_below]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, TOPIC_REFUSED]
     assert not handler.requests
+
+
+@pytest.mark.parametrize("allowed", [(), ("sequence",), ("first", "second"), ("sequence", "first")])
+def test_transactions_are_committed_with_the_right_to_all_ids(allowed: tuple[str, ...]) -> None:
+    ids = ("sequence", "first", "second")
+    request = CommitTransactionsRequest(
+        transactional_id=ids[0],
+        sequence=1,
+        transactions=tuple(PreparedTransaction(transactional_id=x, producer_id=1, producer_epoch=0) for x in ids[1:]),
+    )
+    handler = Handler("CommitTransactions")
+
+    def committed(names: tuple[str, ...]) -> Any:
+        entries = [entry(each, Operation.WRITE, resource_type=ResourceType.TRANSACTIONAL_ID) for each in names]
+        return run(transaction_guards.commit_transactions(World(entries).asker(), request, handler))
+
+    with pytest.raises(Refusal) as refused:
+        committed(allowed)
+    assert refused.value.error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert not handler.requests
+    committed(ids)
+    assert handler.requests == [request]
 
 
 @pytest.mark.parametrize("operation", [Operation.CLUSTER_ACTION, Operation.ALTER])

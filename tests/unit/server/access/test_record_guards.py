@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from kraft.metadata.acls import AclEntry
-from kraft.model.access import Operation
+from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
@@ -68,6 +68,13 @@ def test_records_of_a_transaction_need_its_id(transactional_id: str) -> None:
     assert not appended
     response, appended = produced(world, produce_of("orders", transactional_id=transactional_id))
     assert appended, "these are of no transaction"
+
+
+def test_records_of_a_transaction_need_an_id_also_of_those_who_may_write_all() -> None:
+    everything = entry("*", Operation.ALL, resource_type=ResourceType.TRANSACTIONAL_ID)
+    world = World([entry("orders", Operation.WRITE), everything])
+    assert not produced(world, produce_of("orders", records=TRANSACTIONAL_BATCH))[1]
+    assert produced(world, produce_of("orders", records=TRANSACTIONAL_BATCH, transactional_id="any"))[1]
 
 
 def fetch_of(*topics: str) -> FetchRequest:

@@ -88,6 +88,22 @@ async def test_kafkas_clients_are_asked_with_their_principal_and_host() -> None:
     assert await row.over_kafka(ALICE) == REFUSED, "by the ACLs of each moment"
 
 
+async def test_a_response_that_is_sent_again_is_for_the_same_principal_at_the_same_host() -> None:
+    row = Row(decided_by=DecidedBy.BROKER, reused_for=lambda *_: "all")
+    api = serving.kafka_api(ApiKey.HEARTBEAT, row.api, row.side)
+
+    async def answered(principal: Principal, peer: str) -> Any:
+        response: Any = api(REQUEST, ConnectionContext(version=4, principal=principal, peer=peer))
+        return await response
+
+    first = await answered(ALICE, "10.0.0.7:5100")
+    assert await answered(ALICE, "10.0.0.7:5200") is first
+    assert (await answered(Principal("bob"), "10.0.0.7:5100")).body != first.body
+    assert (await answered(ALICE, "10.0.0.8:5100")).body != first.body
+    row.world.change([])
+    assert (await answered(ALICE, "10.0.0.7:5100")).body != first.body
+
+
 async def test_callers_over_grpc_are_asked_likewise_and_nodes_are_not() -> None:
     row = Row()
     await row.over_grpc(ALICE)
