@@ -346,8 +346,8 @@ def test_so_many_visible_topics_are_described_at_a_time_that_others_have_their_t
 
 
 async def test_a_heartbeat_that_is_refused_does_not_decide_what_its_group_may_see() -> None:
-    everybody = {"principal": "User:*"}
-    world = World([entry("billing", Operation.READ, resource_type=ResourceType.GROUP, **everybody), entry("orders")])
+    of_everybody = entry("billing", Operation.READ, resource_type=ResourceType.GROUP, principal="User:*")
+    world = World([of_everybody, entry("orders")])
     guard = group_guards.consumer_group_heartbeat(world.askers.of_groups)
     heartbeat = ConsumerGroupHeartbeatRequest(group_id="billing", member_id="m", member_epoch=1)
 
@@ -363,8 +363,8 @@ async def test_a_heartbeat_that_is_refused_does_not_decide_what_its_group_may_se
         return await world.askers.of_groups.describable("billing", ["orders", "parcels"])
 
     assert await heard("mallory", refuse) is None
-    assert await heard("alice", accept) == {"orders"}
-    assert await heard("mallory", refuse) == {"orders"}
+    assert await heard("alice", accept) == frozenset({"orders"})
+    assert await heard("mallory", refuse) == frozenset({"orders"})
     assert await heard("mallory", accept) == frozenset()
 
 
