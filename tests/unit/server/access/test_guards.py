@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
 
 from kraft.metadata.acls import AclEntry
-from kraft.metadata.authorizer import Requester
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
-from kraft.model.principal import Principal
 from kraft.model.transactions import CommitTransactionsRequest, PreparedTransaction
 from kraft.server.access import group_guards, topic_guards, transaction_guards
-from kraft.server.access.asker import NAME_CHARACTERS_MAX
-from kraft.server.access.group_askers import GROUP_CHARACTERS_MAX
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_TOPIC
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.add_partitions_to_txn import (
@@ -23,7 +18,6 @@ from kraft.wire.schema.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraft.wire.schema.create_topics import CreateTopicsRequest
 from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest
@@ -340,65 +334,3 @@ def test_so_many_visible_topics_are_described_at_a_time_that_others_have_their_t
     response = metadata_of(world, MetadataRequest(topics=None), handler)
     assert [[each.name for each in request.topics] for request in handler.requests] == [[], ["a"], ["b"]]
     assert [each.name for each in response.topics] == ["a", "b"]
-
-
-# --- members ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_heartbeat_that_is_refused_does_not_decide_what_its_group_may_see() -> None:
-    of_everybody = entry("billing", Operation.READ, resource_type=ResourceType.GROUP, principal="User:*")
-    world = World([of_everybody, entry("orders")])
-    guard = group_guards.consumer_group_heartbeat(world.askers.of_groups)
-    heartbeat = ConsumerGroupHeartbeatRequest(group_id="billing", member_id="m", member_epoch=1)
-
-    async def refuse(_: Any) -> Any:
-        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, "it is no member")
-
-    async def accept(request: Any) -> Any:
-        return request
-
-    async def heard(name: str, handler: Any) -> frozenset[str] | None:
-        with suppress(Refusal):
-            await guard(world.askers.of(Principal(name), "10.0.0.7"), heartbeat, handler)
-        return await world.askers.of_groups.describable("billing", ["orders", "parcels"])
-
-    assert await heard("mallory", refuse) is None
-    assert await heard("alice", accept) == frozenset({"orders"})
-    assert await heard("mallory", refuse) == frozenset({"orders"})
-    assert await heard("mallory", accept) == frozenset()
-
-
-# --- memory ----------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_kept_of_names_that_a_client_makes_up() -> None:
-    asker = World([entry("*", Operation.ALL)]).askers.at(Principal("alice"), "10.0.0.7:4000")
-    assert asker.may_read("orders")
-    assert asker.may_write("parcels")
-    assert asker.may_read("x" * (NAME_CHARACTERS_MAX + 1))
-    assert asker.may_write("x" * (NAME_CHARACTERS_MAX + 1))
-    assert (asker.readable, asker.writable) == ({"orders"}, {"parcels"})
-    refused = World().askers.at(Principal("alice"), "10.0.0.7:4000")
-    assert not refused.may_read("orders")
-    assert not refused.may_write("orders")
-    assert not refused.readable | refused.writable
-
-
-async def test_members_of_groups_with_long_names_are_forgotten_sooner() -> None:
-    askers = World([entry("orders", Operation.DESCRIBE)]).askers.of_groups
-    alice = Requester("User:alice", "10.0.0.7")
-
-    async def is_known(group_id: str) -> bool:
-        return await askers.describable(group_id, ["orders"]) is not None
-
-    long_names = [f"{number:02}" + "x" * (GROUP_CHARACTERS_MAX // 10) for number in range(20)]
-    for name in ("short", *long_names):
-        askers.heard(name, alice)
-        askers.heard("in use", alice)
-    assert [await is_known(each) for each in long_names] == [False] * 11 + [True] * 9
-    assert await is_known("in use")
-    assert not await is_known("short")
-    # What is heard again counts once.
-    for _ in range(20):
-        askers.heard(long_names[-1], alice)
-    assert [await is_known(each) for each in long_names] == [False] * 11 + [True] * 9
