@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from kraft.client import Admin, Consumer, ErrorCode, Producer, Refusal, TopicPartition
 from kraft.metadata.acl_filters import AclFilter
-from kraft.model.access import Operation
+from kraft.model.access import Operation, ResourceType
 from tests.support.closed_clusters import ClosedCluster, admin_of_node, closed_cluster
 from tests.support.kafka.access_rules import AUTHORIZED, on_group, on_id, on_topic
 
@@ -104,6 +106,47 @@ def test_a_group_and_a_transactional_id_need_rights_of_their_own(closed: ClosedC
     with Consumer(closed.bootstrap_servers, **group, **closed.settings()) as consumer:
         consumer.subscribe([TOPIC])
         assert consumer.poll(MS)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "more"), [("consumer", {}), ("classic", {"heartbeat_interval_ms": 500, "session_timeout_ms": 6_000})]
+)
+def test_a_member_loses_the_right_to_its_group_and_reads_on_once_it_has_it_again(
+    closed: ClosedCluster, node: Admin, protocol: str, more: dict[str, Any]
+) -> None:
+    right = on_group(protocol, Operation.READ, "alice")
+    node.create_acls([on_topic(TOPIC, Operation.ALL, "alice"), right])
+    assert sent(closed) is None
+    group: dict[str, Any] = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    group |= {"enable_auto_commit": False, **more}
+    with Consumer(closed.bootstrap_servers, **group, **closed.settings()) as consumer:
+        consumer.subscribe([TOPIC])
+        assert consumer.poll(MS)
+        node.delete_acls([AclFilter(resource_type=ResourceType.GROUP)])
+        with pytest.raises(Refusal, match="GROUP_AUTHORIZATION_FAILED"):
+            poll_for(consumer, SECONDS)
+        with pytest.raises(Refusal, match="GROUP_AUTHORIZATION_FAILED"):
+            consumer.commit()
+        node.create_acls([right])
+        assert sent(closed) is None
+        assert read_after_errors(consumer)
+        consumer.commit()
+
+
+def poll_for(consumer: Consumer, seconds: float) -> None:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        consumer.poll(1_000)
+
+
+def read_after_errors(consumer: Consumer) -> bool:
+    """Return whether a record comes; a heartbeat that was refused earlier may be told first."""
+    until_s = time.monotonic() + SECONDS
+    while time.monotonic() < until_s:
+        with suppress(Refusal):
+            if consumer.poll(1_000):
+                return True
+    return False
 
 
 def test_an_administrator_needs_the_rights_that_kafka_asks_for(closed: ClosedCluster, node: Admin) -> None:

@@ -55,6 +55,10 @@ MUST_JOIN_AGAIN: Final = frozenset(
 )
 """The group has excluded the member, or does not know it."""
 
+_NOT_AUTHORIZED: Final = frozenset(
+    {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+)
+
 
 class CommitIdentity(Struct, frozen=True):
     """Identity that a member commits offsets with."""
@@ -80,8 +84,8 @@ class MemberMachine(ABC):
         self._backoff = backoff
         self._member_id = member_id
         self.ownership = Ownership()
-        self.misfit: AuthenticationFailed | None = None
-        """Why no broker accepts the client; whoever raises it sets it to None."""
+        self.misfit: Refusal | None = None
+        """Why the client is not accepted, or has no right to be a member; whoever raises it sets it to None."""
         self.error: Refusal | None = None
         """The refusal after which the member sends nothing more."""
         self.has_left = False
@@ -167,9 +171,9 @@ class MemberMachine(ABC):
             log.warning("group %s: consumer excluded, joining again: %s", self._group, refusal)
             self._forget_membership(code)
             self._exclude()
-        elif isinstance(refusal, AuthenticationFailed):
-            # An operator may mend it, as by a user that is created again: the member goes on trying.
-            self.misfit = refusal
+        elif isinstance(refusal, AuthenticationFailed) or code in _NOT_AUTHORIZED:
+            # An operator may mend it, as by a user that is created again, or an ACL: the member goes on trying.
+            self.misfit = refusal if isinstance(refusal, AuthenticationFailed) else _of_group(self._group, refusal)
             self._retry(now_ms, str(refusal))
         elif code.retriable:
             self._retry(now_ms, str(refusal))
@@ -233,7 +237,7 @@ class MemberMachine(ABC):
         self._enter()
 
     def _fail(self, refusal: Refusal) -> None:
-        self.error = Refusal(refusal.error_code, f"group {self._group}: {refusal.message}")
+        self.error = _of_group(self._group, refusal)
         self.ownership.lose()
 
     def _retry(self, now_ms: int, reason: str) -> None:
@@ -290,3 +294,7 @@ class MemberMachine(ABC):
     @abstractmethod
     def _settled(self) -> None:
         """Something may be settled now: a step was done, or a response received."""
+
+
+def _of_group(group: str, refusal: Refusal) -> Refusal:
+    return Refusal(refusal.error_code, f"group {group}: {refusal.message}")

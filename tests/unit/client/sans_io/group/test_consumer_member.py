@@ -257,6 +257,18 @@ def test_another_refusal_ends_the_membership_and_is_kept(code: ErrorCode, caplog
     assert (member.next_request(60_000), member.next_wake_ms()) == (None, None)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_a_member_without_the_right_goes_on_trying_until_it_has_it(code: ErrorCode) -> None:
+    member = member_with(0)
+    for now_ms in (5_000, 10_000):
+        refuse(member, code, now_ms)
+        assert str(member.misfit) == f"{code.name}: group billing: because"
+        member.misfit = None
+    assert (member.error, steps(member)) == (None, []), "the group may still know it"
+    assert heartbeat(member, 20_000).member_epoch == 1
+    assert member.misfit is None
+
+
 # --- leaving ---------------------------------------------------------------------------------------------------------
 
 
