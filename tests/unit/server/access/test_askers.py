@@ -38,6 +38,13 @@ async def test_a_heartbeat_that_is_refused_does_not_decide_what_its_group_may_se
     assert await heard("mallory", accept) == frozenset()
 
 
+def test_an_address_that_another_principal_has_next_is_asked_for_that_one() -> None:
+    askers = World([entry("orders", Operation.READ)]).askers
+    alice, bob = Principal("alice"), Principal("bob")
+    assert askers.at(alice, "10.0.0.7:4000") is askers.at(alice, "10.0.0.7:4000")
+    assert [askers.at(each, "10.0.0.7:4000").may_read("orders") for each in (alice, bob, alice)] == [True, False, True]
+
+
 def test_nothing_is_kept_of_names_that_a_client_makes_up() -> None:
     asker = World([entry("*", Operation.ALL)]).askers.at(Principal("alice"), "10.0.0.7:4000")
     assert asker.may_read("orders")

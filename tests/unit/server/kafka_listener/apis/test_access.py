@@ -127,6 +127,7 @@ def test_a_topic_that_one_may_not_write_is_refused_in_every_version(written: Wor
         assert result.error_code == code
         assert (result.base_offset == -1) == bool(code)
         assert response.responses[0].name == ("" if version >= 13 else "orders")
+        assert ("orders" in (result.error_message or "")) == (code != 0 and 8 <= version < 13), "an id is not named"
 
 
 def test_an_unknown_topic_is_refused_as_one_that_one_may_not_write(written: World) -> None:
@@ -177,6 +178,16 @@ def test_a_topic_that_one_may_not_read_is_refused_in_every_version(read: World, 
     assert not any(data.records for topic in response.responses for data in topic.partitions)
     read.allow(allowed(Operation.READ))
     assert codes(run_virtually(read.fetch(version, *reading(version, "orders", "nothing")))) == [0, other]
+
+
+def test_a_refusal_is_told_at_once(read: World) -> None:
+    async def scenario() -> float:
+        read.allow(allowed(Operation.READ))
+        began_s = asyncio.get_running_loop().time()
+        assert codes(await read.fetch(12, *reading(12, "orders", "secret"), max_wait_ms=60_000)) == [0, REFUSED]
+        return asyncio.get_running_loop().time() - began_s
+
+    assert run_virtually(scenario()) < 1
 
 
 def test_a_fetch_that_waits_while_the_right_is_taken_away_gets_no_records(read: World) -> None:
