@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 Content = TypeVar("Content")
 
-_Mark: TypeAlias = tuple[int, int, int] | None
+_Mark: TypeAlias = tuple[int, ...] | None
 
 
 class WatchedFiles:
@@ -67,10 +67,11 @@ def store_files(settings: TlsSettings) -> list[Path]:
 def _mark(path: Path) -> _Mark:
     """Return what differs once a file has another content; None while it cannot be found, as when it is replaced.
 
-    It leads through links, as those of Kubernetes.
+    It leads through links, as those of Kubernetes. Owner and permissions count, too: a secret that others could read
+    was refused, and is used as soon as they cannot.
     """
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid, found.st_gid

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from itertools import cycle
+from itertools import count
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -136,7 +136,10 @@ class MetadataLoader:
         Raises UnsupportedFeatureLevel if the cluster uses a later version than this one, and ContradictoryEntry if what
         this broker has is not of the controllers' metadata log.
         """
-        for peer in cycle(self._controllers.peers()):
+        for attempt in count():
+            # Asked anew each time: once certificates were renewed, the connections of before are closed for new calls.
+            peers = self._controllers.peers()
+            peer = peers[attempt % len(peers)]
             try:
                 await self._follow(peer)
             except (Unreachable, Refusal, _FellBehind) as error:

@@ -102,10 +102,10 @@ class SlowController(Controller):
 
 class Controllers:
     def __init__(self, *controllers: Controller) -> None:
-        self._controllers = controllers
+        self.now: Sequence[Controller] = controllers
 
     def peers(self) -> Sequence[Controller]:
-        return self._controllers
+        return self.now
 
 
 class Published:
@@ -132,7 +132,12 @@ def loader_of(controllers: Controllers, published: Published) -> MetadataLoader:
 
 @asynccontextmanager
 async def following(*controllers: Controller, published: Published | None = None) -> AsyncIterator[MetadataLoader]:
-    loader = loader_of(Controllers(*controllers), published or Published())
+    async with in_use(loader_of(Controllers(*controllers), published or Published())) as loader:
+        yield loader
+
+
+@asynccontextmanager
+async def in_use(loader: MetadataLoader) -> AsyncIterator[MetadataLoader]:
     running = asyncio.create_task(loader.run())
     try:
         yield loader
@@ -219,6 +224,15 @@ async def test_a_broker_switches_from_a_controller_that_is_down() -> None:
     down = Controller("down", is_down=True)
     async with following(down, up_to_date("up")) as loader:
         assert await loader.until(lambda image: bool(image.cluster_id), 1)
+
+
+async def test_connections_that_were_replaced_as_by_renewed_certificates_are_not_used_again() -> None:
+    old, renewed = up_to_date(), up_to_date()
+    async with in_use(loader_of(controllers := Controllers(old), Published())) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        controllers.now, old.is_down = [renewed], True
+        await asyncio.sleep(5)
+        assert (old.asked_after, renewed.asked_after) == ([0], [4])
 
 
 async def test_a_broker_switches_from_a_silent_controller_and_continues_at_the_same_index() -> None:
@@ -425,14 +439,12 @@ async def test_a_broker_continues_from_its_snapshot_and_applies_it_after_its_reg
     controller, published = Controller(), Published()
     loader = loader_of(Controllers(controller), published)
     loader.start_from(LoadedImage(image=before, index=40, term=2))
-    running = asyncio.create_task(loader.run())
-    assert not await loader.until(lambda image: bool(image.cluster_id), 1)
-    controller.commit(41, registered(BROKER, epoch=EPOCH))
-    assert await loader.until(lambda image: bool(image.cluster_id), 5)
+    async with in_use(loader):
+        assert not await loader.until(lambda image: bool(image.cluster_id), 1)
+        controller.commit(41, registered(BROKER, epoch=EPOCH))
+        assert await loader.until(lambda image: bool(image.cluster_id), 5)
     assert (controller.asked_after[0], loader.published_index) == (40, 41)
     assert published.steps == [(EMPTY_IMAGE, loader.image)]
-    running.cancel()
-    await asyncio.wait([running])
 
 
 async def test_a_broker_switches_from_a_controller_that_lost_entries_and_logs_it() -> None:

@@ -121,6 +121,10 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
+def allow(file: Path, mode: int) -> None:
+    file.chmod(mode)
+
+
 async def test_a_changed_file_replaces_the_secrets_that_others_hold(watched: WatchedSecrets, secret_file: Path) -> None:
     held, old, new = known(watched), ClusterSecrets([SECRET.encode()]).primary, ClusterSecrets([NEW.encode()]).primary
     for text, expected in (
@@ -172,3 +176,13 @@ async def test_a_file_that_cannot_be_used_is_logged_once_and_the_secrets_stay(
     assert line["event"] == "cluster secrets not renewed"
     assert reason in line["reason"]
     assert SECRET not in str(lines)
+
+
+async def test_a_secret_that_others_could_read_is_used_once_they_cannot(
+    watched: WatchedSecrets, secret_file: Path
+) -> None:
+    write(secret_file, f"{NEW}\n")
+    for mode in (0o644, 0o600):
+        allow(secret_file, mode)
+        await watched.check()
+    assert known(watched).known == ClusterSecrets([NEW.encode()]).known
