@@ -47,6 +47,8 @@ app = typer.Typer(help="List, create and delete ACLs; check who may do what.", n
 ACLS_AT_ONCE: Final = FILTERS_PER_REQUEST_MAX
 """ACLs that one request creates or deletes."""
 
+_ONLY_ALL: Final = "; an ACL of the operation 'all' was meant: for another, give --operation"
+
 _TITLES: Final = ("Resource", "Name", "Pattern", "Principal", "Host", "Operation", "Permission")
 
 Principal = Annotated[
@@ -132,7 +134,9 @@ def delete(
             _check_administrators(admin, found)
         deleted = [each for part in _parts(found) for each in admin.delete_acls([_exactly(one) for one in part])]
     if not deleted:
-        say("no ACL matches: nothing is deleted")
+        # As in Kafka's tool, the operation `all` is one of its own here, and not every one.
+        only_all = held and not actions.are_chosen
+        say(f"no ACL matches: nothing is deleted{_ONLY_ALL if only_all else ''}")
     _print(deleted, output)
 
 

@@ -103,6 +103,15 @@ def test_without_principals_all_acls_of_that_name_and_pattern_are_deleted(monkey
     assert "no ACL matches: nothing is deleted" in run(monkeypatch, admin, "delete", "--topic", "orders").output
 
 
+def test_whoever_names_no_operation_hears_that_only_acls_of_all_were_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = FakeAdmin(entry("orders"))
+    options = ("--allow-principal", "User:alice", "--topic", "orders")
+    hint = "give --operation"
+    assert hint in run(monkeypatch, admin, "delete", *options).output
+    assert hint not in run(monkeypatch, admin, "delete", *options, "--operation", "write").output
+    assert admin.acls == {entry("orders")}
+
+
 def test_a_denial_is_deleted_and_the_same_acl_that_allows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = FakeAdmin(entry("orders"))
     options = ("--operation", "read", "--topic", "orders")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
 
@@ -21,3 +22,12 @@ def test_the_servers_may_be_named_in_the_environment(kraft: Shell, monkeypatch: 
     monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVER", "elsewhere:9094")
     assert kraft.run("topics", "list") == 1
     assert "elsewhere:9094: connection refused" in kraft.err
+
+
+def test_whoever_may_not_describe_the_cluster_may_list_and_describe_topics(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    for command in ("list", "describe"):
+        for broker in cluster.brokers.values():
+            broker.refusals["describe_quorum"] = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no permission")
+        assert "orders" in kraft.succeed("topics", command)
+        assert not all(broker.refusals for broker in cluster.brokers.values())
