@@ -15,7 +15,7 @@ from typing import Final
 from kraft.client.aio.commits import NO_MEMBER, Commits, Done, Permit, not_committed
 from kraft.client.aio.engine import Engine
 from kraft.client.aio.membership import GroupMembership
-from kraft.client.cluster.missing_topics import warn_of_missing_topics
+from kraft.client.cluster.missing_topics import tell_of_missing_topics
 from kraft.client.cluster.network import Network
 from kraft.client.model.errors import SubscriptionConflict
 from kraft.client.model.group_offsets import Offsets
@@ -115,9 +115,14 @@ class OwnGroup:
                 member, engine.coordinators, engine.metadata, self._settings, self._clock, engine.fetcher.notify
             )
         if self.subscription is not None and self.subscription.topics and self._missing_topics is None:
-            self._missing_topics = asyncio.get_running_loop().create_task(
-                warn_of_missing_topics(self._group_id, self.subscription.topics, engine.metadata), name="missing topics"
-            )
+
+            def refused(refusal: Refusal) -> None:
+                if self._membership is not None:
+                    self._membership.member.misfit = refusal
+                    engine.fetcher.notify()
+
+            telling = tell_of_missing_topics(self._group_id, self.subscription.topics, engine.metadata, refused)
+            self._missing_topics = asyncio.get_running_loop().create_task(telling, name="missing topics")
         if self._membership is not None:
             self._membership.member.poll_began()
             self._membership.wake_up()

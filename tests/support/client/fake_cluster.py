@@ -89,6 +89,8 @@ class FakeCluster:
         self.topic_configs_of_files: dict[str, str] = {}
         self.alterations: list[IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
+        self.refused_topics: set[str] = set()
+        """Topics that no client has a right to."""
         self.producer_ids = 0
         self.calls: list[str] = []
         self.changed = asyncio.Event()
@@ -155,7 +157,9 @@ class FakeCluster:
         return TopicId(uuid5(self.namespace, topic))
 
     def topic_metadata(self, name: str) -> DescribeTopicPartitionsResponseTopic:
-        if name not in self.topics or name in self.hidden_topics:
+        if name in self.refused_topics:
+            code, partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, list[FakePartition]()
+        elif name not in self.topics or name in self.hidden_topics:
             code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
         elif self.image.topic(name) is not None:
             return described(self.image, name)

@@ -167,6 +167,20 @@ async def test_a_missing_topic_is_logged_once_and_read_when_it_is_created(
                 await consumer.poll(1_000)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_topic_without_the_right_to_it_is_told_and_the_others_are_read(protocol: str) -> None:
+    async with cluster_with_orders(1) as (cluster, _):
+        cluster.refused_topics = {"secret"}
+        settings = {"auto_offset_reset": "earliest", **PROTOCOLS[protocol]}
+        async with member_of(cluster, **settings) as consumer:
+            consumer.subscribe(["orders", "secret"])
+            with pytest.raises(Refusal, match="group billing: topic 'secret'") as told:
+                await consumer.poll(60_000)
+            assert told.value.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            while tp("orders") not in consumer.assignment():
+                await consumer.poll(1_000)
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_a_consumer_that_never_reached_a_broker_closes_at_once(protocol: dict[str, Any], *, hangs: bool) -> None:
     async with cluster_with_orders() as (cluster, _):
