@@ -8,7 +8,7 @@ Source: KIP-11, KIP-290, KIP-679 (`may_on_any`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from kraft.metadata.acls import DENIED_SHIFT, AclEntry, Acls, Bits, Pattern, entries_of
+from kraft.metadata.acls import DENIED_SHIFT, AclEntry, Acls, Bits, Holder, Pattern, entries_of
 from kraft.model.access import ALLOWED_BY, EVERY_USER, WILDCARD, Operation, PatternType, ResourceType
 from kraft.model.principal import Principal
 
@@ -27,6 +27,9 @@ Kept = TypeVar("Kept")
 DECISIONS_KEPT_MAX: Final = 20_000
 NAME_LENGTH_KEPT_MAX: Final = 256
 """Decisions on longer names are not kept: a client chooses the names, and so the memory."""
+
+OWN_PATTERNS_MAX: Final = 1_000
+"""Of a principal with more patterns, the prefixes of all principals are tried: to look at its own takes longer."""
 
 _DENIED: Final[Bits] = ~((1 << DENIED_SHIFT) - 1)
 _LITERAL_WILDCARD: Final[Pattern] = (PatternType.LITERAL.value, WILDCARD)
@@ -43,6 +46,10 @@ _DECIDING: Final = {
     each: bits << DENIED_SHIFT | bits | _bits_of(*ALLOWED_BY.get(each, ())) for each, bits in _NAMED.items()
 }
 """The bits of ACLs that allow an operation or deny it."""
+
+
+_Held = list[tuple[Holder, Mapping[Pattern, Bits]]]
+"""Holders whose ACLs concern a requester, with their patterns."""
 
 
 class Requester(NamedTuple):
@@ -88,6 +95,8 @@ class Authorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[tuple[Requester, Operation, ResourceType, str], Decision] = {}
         self._on_any: dict[tuple[Requester, Operation, ResourceType], bool] = {}
+        self._held_by: dict[tuple[Requester, ResourceType], _Held] = {}
+        self._own_lengths: dict[Holder, frozenset[int]] = {}
         lengths: dict[int, list[int]] = defaultdict(list)
         for resource_type, length in acls.prefix_lengths:
             lengths[resource_type].append(length)
@@ -122,15 +131,17 @@ class Authorizer:
     def _decided(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
         if requester.principal in self._super_users:
             return _SUPER_USER
+        held = self._held(requester, resource_type)
+        if not held and not self._allow_if_no_acl:
+            return _NOTHING_ALLOWS
         allowing: AclEntry | None = None
         has_acls = False
-        for pattern in self._patterns(resource_type, name):
+        for pattern in _patterns(name, self._lengths(resource_type, held)):
             if (resource_type, pattern) not in self.acls.holders:
                 continue
             has_acls = True
-            for principal, host in _holding(requester):
-                holder = resource_type, principal, host
-                bits = self.acls.bits(holder, pattern) & _DECIDING[operation]
+            for holder, patterns in held:
+                bits = patterns.get(pattern, 0) & _DECIDING[operation]
                 if bits & _DENIED:
                     return Decision(False, Reason.ENTRY, next(entries_of(holder, pattern, bits & _DENIED)))
                 if bits and allowing is None:
@@ -139,22 +150,32 @@ class Authorizer:
             return Decision(True, Reason.ENTRY, allowing)
         return _NO_ACL if self._allow_if_no_acl and not has_acls else _NOTHING_ALLOWS
 
-    def _patterns(self, resource_type: ResourceType, name: str) -> Iterator[Pattern]:
-        """Yield the patterns that have a resource of that name, if there are ACLs with such patterns."""
-        yield PatternType.LITERAL, name
-        for length in self._prefix_lengths.get(resource_type, ()):
-            if length <= len(name):
-                yield PatternType.PREFIXED, name[:length]
-        if name != WILDCARD:
-            yield _LITERAL_WILDCARD
+    def _held(self, requester: Requester, resource_type: ResourceType) -> _Held:
+        """Return what concerns the requester."""
+        key = requester, resource_type
+        held = self._held_by.get(key)
+        if held is None:
+            holders = ((resource_type, principal, host) for principal, host in _holding(requester))
+            held = [(each, self.acls.by_holder[each]) for each in holders if each in self.acls.by_holder]
+            _keep(self._held_by, key, held)
+        return held
+
+    def _lengths(self, resource_type: ResourceType, held: _Held) -> Sequence[int]:
+        """Return the lengths of prefixes that may decide, the longest first: few, however many others have."""
+        if self._allow_if_no_acl or any(len(patterns) > OWN_PATTERNS_MAX for _, patterns in held):
+            return self._prefix_lengths.get(resource_type, ())
+        lengths = set[int]()
+        for holder, patterns in held:
+            own = self._own_lengths.get(holder)
+            if own is None:
+                own = frozenset(len(name) for pattern_type, name in patterns if pattern_type == PatternType.PREFIXED)
+                _keep(self._own_lengths, holder, own)
+            lengths |= own
+        return sorted(lengths, reverse=True)
 
     def _is_allowed_on_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         named = _NAMED[operation]
-        held = [
-            self.acls.by_holder[resource_type, principal, host]
-            for principal, host in _holding(requester)
-            if (resource_type, principal, host) in self.acls.by_holder
-        ]
+        held = [patterns for _, patterns in self._held(requester, resource_type)]
         denied = {pattern for patterns in held for pattern, bits in patterns.items() if bits & (named << DENIED_SHIFT)}
         if _LITERAL_WILDCARD in denied:
             return False
@@ -164,6 +185,16 @@ class Authorizer:
             for patterns in held
             for pattern, bits in patterns.items()
         )
+
+
+def _patterns(name: str, prefix_lengths: Iterable[int]) -> Iterator[Pattern]:
+    """Yield the patterns that have a resource of that name, prefixes of these lengths only."""
+    yield PatternType.LITERAL, name
+    for length in prefix_lengths:
+        if length <= len(name):
+            yield PatternType.PREFIXED, name[:length]
+    if name != WILDCARD:
+        yield _LITERAL_WILDCARD
 
 
 def super_users_of(text: str) -> frozenset[str]:

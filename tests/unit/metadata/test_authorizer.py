@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kraft.metadata import authorizer
 from kraft.metadata.acls import NO_ACLS, AclEntry, AclsDraft, acl_record
@@ -217,6 +218,36 @@ def test_an_ipv6_address_is_also_known_as_kafka_writes_it(host: str, of_acl: str
     deciding = asked(entry(host=of_acl))
     assert deciding.decide(Requester("User:alice", host), READ, TOPIC, "orders").is_allowed
     assert not deciding.decide(Requester("User:alice", "::2"), READ, TOPIC, "orders").is_allowed
+
+
+class CountedLookups(dict[Any, Any]):
+    count = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.count += 1
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize(("own", "lookups_most"), [((), 0), ((entry("t", pattern_type=PREFIXED),), 3)])
+def test_prefixes_of_others_cost_a_decision_nothing(own: tuple[AclEntry, ...], lookups_most: int) -> None:
+    of_others = [entry("t" * length, pattern_type=PREFIXED, principal="User:bob") for length in range(1, 200)]
+    acls = acls_of([*of_others, *own])
+    counted: Any = CountedLookups(acls.holders)
+    deciding = Authorizer(replace(acls, holders=counted), frozenset(), allow_if_no_acl=False)
+    assert deciding.decide(ALICE, READ, TOPIC, "t" * 240).is_allowed is bool(own)
+    assert counted.count <= lookups_most
+
+
+@pytest.mark.parametrize("most", [0, 1, 1_000])
+def test_a_principal_with_many_patterns_is_decided_about_likewise(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer, "OWN_PATTERNS_MAX", most)
+    deciding = asked(
+        entry("ord", pattern_type=PREFIXED),
+        entry("orders-", pattern_type=PREFIXED, permission=DENY, principal="User:*"),
+        entry("parcels"),
+    )
+    questions = {"orders": True, "orders-eu": False, "parcels": True, "or": False}
+    assert {name: deciding.decide(ALICE, READ, TOPIC, name).is_allowed for name in questions} == questions
 
 
 def test_what_is_kept_for_one_question_answers_no_other() -> None:
