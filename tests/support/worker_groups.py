@@ -52,7 +52,6 @@ SHARES: Final = (
     Share.LONGEST_WITH_NODES,
     Share.COMPUTING,
     Share.QUICKEST_WITH_NODES,
-    Share.LONGEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
 
@@ -128,5 +127,5 @@ def _weight(name: str, group: Sequence[pytest.Item]) -> tuple[int, int, int]:
 
 
 def worker_count() -> int:
-    """Return four for two cores: three whose tests wait for nodes most of their time, and one that computes."""
+    """Return three for two cores: two whose tests wait for nodes most of their time, and one that computes."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)
