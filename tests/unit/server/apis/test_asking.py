@@ -15,6 +15,7 @@ from kraft.rpc.on_behalf import ON_BEHALF_OF, Client
 from kraft.server.access.guard import Permission
 from kraft.server.apis import serving
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
+from kraft.server.apis.transactions import TRANSACTION_APIS
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -147,3 +148,19 @@ async def test_what_only_nodes_see_is_for_clients_with_the_permission() -> None:
     assert await row.over_kafka(ALICE) == 0
     assert await row.over_kafka(Principal("bob")) == REFUSED
     assert await row.open_to_all().over_kafka(ALICE) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, "producers"), (3, "producers"), (4, "brokers"), (5, "brokers")])
+async def test_partitions_are_added_as_brokers_do_only_in_their_versions(version: int, expected: str) -> None:
+    async def of_producers(_: Any, __: Any) -> str:
+        return "producers"
+
+    async def of_brokers(_: Any) -> str:
+        return "brokers"
+
+    transactions = SimpleNamespace(add_partitions=of_producers, add_partitions_of_brokers=of_brokers)
+    row = next(each for each in TRANSACTION_APIS if each.key is ApiKey.ADD_PARTITIONS_TO_TXN)
+    asked: Any = SimpleNamespace(askers=World([]).askers, transactions=transactions)
+    assert await row.handler(asked)(REQUEST, ConnectionContext(version=version)) == expected
+    open_to_all: Any = SimpleNamespace(askers=None, transactions=transactions)
+    assert row.handler(open_to_all) is of_producers, "which refuses the versions of brokers"
