@@ -103,7 +103,10 @@ def delete(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Delete a user, or its password for one mechanism."""
+    """Delete a user, or its password for one mechanism.
+
+    ACLs and quotas of the user stay, and hold for a new user of that name.
+    """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         described = _existing(admin, user)
         has = [NUMBERS[info.mechanism] for info in described.credential_infos]

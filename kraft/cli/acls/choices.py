@@ -176,6 +176,20 @@ def wanted_operations(resources: Resources, actions: Actions) -> list[tuple[Reso
     return list(dict.fromkeys(_of_clients(resources, actions)))
 
 
+def check_exist(wanted: Sequence[tuple[Resource, Operation]]) -> None:
+    """Raises BadParameter if nobody ever asks for one of these operations on its resource: the ACL would do nothing."""
+    from kraft.server.access.asker import OPERATIONS_ON
+
+    for (resource_type, _), operation in wanted:
+        known = OPERATIONS_ON.get(resource_type)
+        if known is not None and operation not in (Operation.ALL, *known):
+            names = ", ".join(words(each).replace(" ", "-") for each in (Operation.ALL, *known))
+            raise typer.BadParameter(
+                f"a {words(resource_type)} has no {words(operation).replace(' ', '-')}: use one of {names}",
+                param_hint="--operation",
+            )
+
+
 def no_resource() -> typer.BadParameter:
     return typer.BadParameter("no resource is given: name one with --topic, --group, --cluster or another")
 

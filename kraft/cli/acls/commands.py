@@ -15,6 +15,7 @@ from kraft.cli.acls.choices import (
     Pattern,
     PatternChoice,
     Resources,
+    check_exist,
     check_principal,
     entries,
     holders,
@@ -96,7 +97,9 @@ def create(
     held = holders(given)
     if not held:
         raise _nobody()
-    created = entries(wanted_operations(resources, actions), held, _pattern_of_new(pattern))
+    wanted = wanted_operations(resources, actions)
+    check_exist(wanted)
+    created = entries(wanted, held, _pattern_of_new(pattern))
     with open_admin(bootstrap_server, timeout_ms) as admin:
         for part in _parts(created):
             admin.create_acls(part)

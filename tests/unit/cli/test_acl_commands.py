@@ -61,6 +61,8 @@ def run(monkeypatch: pytest.MonkeyPatch, admin: FakeAdmin, *arguments: str) -> R
         ("create --allow-principal a --topic t", "'a' has no kind: write User:a"),
         ("create --allow-principal User:a --topic t --resource-pattern-type any", "is literal or prefixed"),
         ("create --allow-principal User:a --topic t --operation reads", "is not one of all, read"),
+        ("create --allow-principal User:a --group g --operation write", "a group has no write: use one of all, read"),
+        ("create --allow-principal User:a --topic t --operation cluster-action", "a topic has no cluster-action"),
         ("delete", "no resource is given"),
         ("delete --topic t --operation read", "nobody is given"),
         ("delete --topic t --producer", "nobody is given"),
