@@ -229,7 +229,7 @@ def test_the_address_of_a_kafka_listener_is_recognised(running: RealCluster, mon
     connected = Connector(())([address])
     with pytest.raises(ClusterError) as refused:
         connected.topics(["orders"])
-    assert f"{address}: this port does not speak Kraft's gRPC client protocol" in str(refused.value)
+    assert f"{address}: it does not speak Kraft's gRPC client protocol" in str(refused.value)
     assert "use the address of a GRPC listener" in str(refused.value)
     connected.close()
 

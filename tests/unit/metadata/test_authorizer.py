@@ -90,7 +90,7 @@ def naive_on_any(
         each.pattern == (LITERAL, "*")
         or (
             each.pattern not in denied
-            and not any(kind is PREFIXED and each.resource_name.startswith(name) for kind, name in denied)
+            and not any(kind == PREFIXED and each.resource_name.startswith(name) for kind, name in denied)
         )
         for each in saying
         if each.permission is ALLOW
