@@ -11,6 +11,7 @@ from typing import Final
 UNKNOWN_HOST: Final = "unknown host"
 OTHER_PROTOCOL: Final = "it has TLS, but does not speak gRPC"
 HOST_DIFFERS: Final = "its certificate is not for the host name that was dialled"
+NOT_TRUSTED: Final = "its certificate is not trusted by ssl.truststore.location"
 NO_TLS: Final = "it does not use TLS: compare listener.security.protocol.map of both nodes, or a client's settings"
 
 _REFUSED: Final = "Connection refused"
@@ -66,7 +67,7 @@ def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | No
     `uses_tls` says whether this end uses TLS; None if unknown.
     """
     if found := _BAD_CERTIFICATE.search(details):
-        return f"its certificate is not trusted by ssl.truststore.location ({found['reason'] or 'no reason given'})"
+        return f"{NOT_TRUSTED} ({found['reason'] or 'no reason given'})"
     if _OTHER_HOST in details:
         return HOST_DIFFERS
     if _OTHER_VERSION in details:

@@ -12,7 +12,7 @@ from kraft.client.cluster.listener_look import Looked, look
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.model.security import OPEN, ClientSecurity
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.connection_failures import HOST_DIFFERS, NO_TLS, OTHER_PROTOCOL
+from kraft.rpc.connection_failures import HOST_DIFFERS, NO_TLS, NOT_TRUSTED, OTHER_PROTOCOL
 from kraft.rpc.login_channel import NO_CREDENTIALS
 from kraft.rpc.peers import HandshakeFailed, NotGrpc, Unreachable
 from kraft.sasl.client import PasswordLogin
@@ -32,6 +32,7 @@ _OTHER_KEY: Final = (
     "it closed the connection during the handshake: it may not accept the certificate of ssl.keystore.location, whose "
     "CA has to be in the truststore of the listener"
 )
+_NO_TRUST_STORE: Final = "no authority of this system has signed its certificate: set ssl.truststore.location"
 _OTHER_NAME: Final = (
     "its certificate is not for this host name: connect by a name that the certificate has, or renew it with this one"
 )
@@ -116,5 +117,7 @@ def _protocol(security: ClientSecurity, name: str) -> str:
 
 
 def _remedied(reason: str, security: ClientSecurity) -> str:
+    if reason.startswith(NOT_TRUSTED) and security.tls is not None and security.tls.trust_store is None:
+        return _NO_TRUST_STORE + reason.removeprefix(NOT_TRUSTED)
     words = {NO_TLS: _without_tls(security), HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL}
     return words.get(reason, reason)

@@ -61,6 +61,7 @@ class World:
             "with a certificate": ClientSecurity(tls=_mutual(own, own)),
             "with a foreign certificate": ClientSecurity(tls=_mutual(foreign, own)),
             "foreign CA": ClientSecurity(tls=TlsSettings(trust_store=TrustStoreFile(path=foreign.truststore))),
+            "no CA": ClientSecurity(tls=TlsSettings()),
         }
 
 
@@ -157,6 +158,7 @@ async def failure(address: str, security: ClientSecurity) -> Exception | None:
         ("gRPC with TLS", "TLS", None),
         ("gRPC with TLS", "plain", HAS_TLS),
         ("gRPC with TLS", "foreign CA", "its certificate is not trusted by ssl.truststore.location"),
+        ("gRPC with TLS", "no CA", "no authority of this system has signed its certificate: set ssl.trust"),
         ("gRPC of another host", "TLS", "its certificate is not for this host name: connect by a name"),
         ("gRPC with mutual TLS", "with a certificate", None),
         ("gRPC with mutual TLS", "plain", HAS_TLS),
