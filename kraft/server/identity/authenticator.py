@@ -34,6 +34,10 @@ class TokenVerifier(Protocol):
         """Raises Rejected, whose reason has nothing of the token, and NoKeysYet. Ends by a deadline of its own."""
 
 
+LoginNoted = Callable[[str, Session | LoginFailed], None]
+"""Notes how a login from an address ended."""
+
+
 class Authenticator:
     """Logs in the clients of a listener."""
 
@@ -46,6 +50,7 @@ class Authenticator:
         failure_delay_ms: int,
         checks: PasswordChecks | None = None,
         verifier: TokenVerifier | None = None,
+        noted: LoginNoted | None = None,
     ) -> None:
         """`users` returns those of the metadata that this node has applied: the same value until they change. `checks`
         are shared with other listeners. Without a `verifier`, the listener may not enable OAUTHBEARER.
@@ -56,6 +61,7 @@ class Authenticator:
         self._failure_delay_s = failure_delay_ms / 1_000
         self._verifier = verifier
         self._checks = checks or PasswordChecks()
+        self._noted = noted
 
     def begin(self, rules: LoginRules) -> SaslLogin:
         """Return the login of a new connection."""
@@ -70,10 +76,15 @@ class Authenticator:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            return await self._answer(login, message, address)
-        except LoginFailed:
+            step = await self._answer(login, message, address)
+        except LoginFailed as failed:
+            if self._noted is not None:
+                self._noted(address, failed)
             await asyncio.sleep(began_s + self._failure_delay_s - loop.time())
             raise
+        if self._noted is not None and isinstance(step, LoggedIn):
+            self._noted(address, step.session)
+        return step
 
     async def delay_failure(self) -> None:
         """Wait before a failure outside an exchange is told."""

@@ -84,6 +84,37 @@ async def test_plain_is_checked_against_whichever_credential_the_user_has(of: tu
     node.authenticator.close()
 
 
+async def test_how_a_login_ended_is_noted_once_and_without_its_secrets() -> None:
+    noted: list[tuple[str, Any]] = []
+    authenticator = Authenticator(
+        lambda: users({"alice": "secret"}),
+        SystemEntropy(),
+        SystemClock(),
+        failure_delay_ms=0,
+        noted=lambda address, outcome: noted.append((address, outcome)),
+    )
+
+    def begun() -> SaslLogin:
+        login = authenticator.begin(LoginRules(mechanisms=(SaslMechanism.SCRAM_SHA_256,)))
+        login.handshake("SCRAM-SHA-256", 0)
+        return login
+
+    for password in ("secret", "wrong!"):
+        login, client = begun(), ScramClient(ScramMechanism.SHA_256, "alice", password, "nonce")
+        challenge = await authenticator.answer(login, client.first(), ADDRESS)
+        assert len(noted) == (password == "wrong!"), "an exchange that goes on has not ended"
+        try:
+            await authenticator.answer(login, client.final(challenge.message), ADDRESS)
+        except LoginFailed:
+            assert password == "wrong!"
+    (_, session), (address, failed) = noted
+    assert session.principal == Principal("alice")
+    assert address == ADDRESS
+    assert failed.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "wrong!" not in failed.reason
+    authenticator.close()
+
+
 async def test_scram_logs_in_with_the_users_that_there_are_now() -> None:
     node = Node(NO_USERS)
     node.users = users({"alice": "secret"})
