@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Collection
+from copy import copy
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -14,6 +16,8 @@ from kraft.model.access import CLUSTER_NAME, Operation, ResourceType, words
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
 from kraft.model.request_context import host_of
+from kraft.rpc.on_behalf import Client
+from kraft.server.access.audit import FAILURES_WRITTEN_MAX, Audit, AuditEvent
 from kraft.server.access.group_askers import GroupAskers
 from kraft.server.config.access_settings import AccessSettings
 
@@ -67,6 +71,9 @@ NAME_CHARACTERS_MAX: Final = 249
 """Characters of a name that a message repeats: that many a topic may have."""
 
 
+RefusalNoted = Callable[[Operation, ResourceType, str, int], None]
+
+
 class Asker(Struct, frozen=True):
     """A principal at a host, bound to the authorizer of the image that was current when its request began."""
 
@@ -79,10 +86,13 @@ class Asker(Struct, frozen=True):
     writable: set[str] = field(default_factory=set)
     """Topics that it may read or write, for the hot path, where each look-up by a shorter key counts."""
 
+    noted: RefusalNoted | None = None
+    """Tells the audit what the asker is refused. None: it is not told, or somebody else tells it."""
+
     def now(self) -> Asker:
         """Return the same asker by the ACLs of this moment; this very one if they are still those of the request."""
         current = self.current()
-        return self if current is self.authorizer else Asker(current, self.requester, self.current)
+        return self if current is self.authorizer else Asker(current, self.requester, self.current, noted=self.noted)
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.authorizer.decide(self.requester, operation, resource_type, name).is_allowed
@@ -116,11 +126,22 @@ class Asker(Struct, frozen=True):
 
     def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> Refusal:
         """Return what a request is refused with. It names nothing that the request itself does not name."""
+        self.is_refused(operation, resource_type, (name,))
         resource = "the cluster"
         if resource_type is not ResourceType.CLUSTER:
             resource = f"{words(resource_type)} '{name[:NAME_CHARACTERS_MAX]}'"
         problem = f"{self.requester.principal} has no {words(operation)} permission for {resource}"
         return Refusal(REFUSED_WITH[resource_type], problem)
+
+    def is_refused(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
+        """Have it noted that the asker is told that it may not. `refusal` does so itself."""
+        if self.noted is None or not names:
+            return
+        *first, last = islice(names, FAILURES_WRITTEN_MAX + 1)
+        for name in first:
+            self.noted(operation, resource_type, name, 1)
+        # No more than these have lines: the others are only counted, in one step.
+        self.noted(operation, resource_type, last, len(names) - len(first))
 
     def operations_on_cluster(self) -> int:
         """Return the operations on the cluster, of which only those know who may describe it."""
@@ -138,11 +159,20 @@ class Askers:
 
     def __init__(self, image: CurrentImage, authorizers: CurrentAuthorizer) -> None:
         self._image = image
+        self._audit: Audit | None = None
+        self._listener = ""
         self._authorizers = authorizers
         self.of_groups: Final = GroupAskers(self.authorizer)
         self._acls = image().acls
         self._at_peers: dict[tuple[Principal, str], Asker] = {}
         """The askers of connections, by the ACLs of now."""
+
+    def told_to(self, audit: Audit | None, listener: str) -> Askers:
+        """Return what makes the askers of one listener, whose refusals the audit gets."""
+        told = copy(self)
+        told._audit, told._listener = audit, listener
+        told._at_peers = {}
+        return told
 
     def authorizer(self) -> Authorizer:
         """Return that of the current image: the same object as long as its ACLs are the same."""
@@ -163,7 +193,15 @@ class Askers:
 
     def of(self, principal: Principal, host: str) -> Asker:
         """Return the asker at `host`, an address without its port."""
-        return Asker(self.authorizer(), _requester(principal, host), self.authorizer)
+        noted = None if self._audit is None else partial(self._note, self._audit, Client(principal, host))
+        return Asker(self.authorizer(), _requester(principal, host), self.authorizer, noted=noted)
+
+    def _note(
+        self, audit: Audit, client: Client, operation: Operation, resource_type: ResourceType, name: str, times: int
+    ) -> None:
+        # A longer name is not kept, neither here nor in a line.
+        name = name[:NAME_CHARACTERS_MAX]
+        audit(AuditEvent(client, self._listener, operation, resource_type, name, REFUSED_WITH[resource_type]), times)
 
 
 def askers_of(settings: AccessSettings, image: CurrentImage) -> Askers | None:

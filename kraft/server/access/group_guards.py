@@ -226,6 +226,8 @@ def offset_fetch(image: CurrentImage) -> Guard:
                 group = replace(group, topics=visible)
             parts.append(group)
         response: OffsetFetchResponse = await proceed(replace(request, groups=tuple(parts)))
+        for topics in hidden.values():
+            asker.is_refused(describe, _TOPIC, [_name(each, known) or "" for each in topics])
         answers = []
         for fetched in response.groups:
             if fetched.error_code == ErrorCode.NONE:
@@ -235,6 +237,7 @@ def offset_fetch(image: CurrentImage) -> Guard:
                 more = map(_hidden_topic, hidden.get(fetched.group_id, ()))
                 fetched = replace(fetched, topics=(*topics, *more))
             answers.append(fetched)
+        asker.is_refused(describe, _GROUP, [each.group_id for each in refused])
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         not_fetched = (committed_offsets.not_fetched(each.group_id, code) for each in refused)
         return replace(response, groups=(*answers, *not_fetched))

@@ -239,6 +239,7 @@ def describe_topic_partitions(image: CurrentImage) -> Guard:
             for topic in response.topics
         ]
         if request.topics:
+            asker.is_refused(Operation.DESCRIBE, _TOPIC, hidden)
             shown += [_hidden_partitions(name) for name in hidden]
         return replace(response, topics=tuple(shown))
 

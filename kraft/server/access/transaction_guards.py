@@ -56,6 +56,7 @@ async def add_partitions_to_txn(
         added: AddPartitionsToTxnResponse = await proceed(request)
         return added
     names = {topic.name for topic in hidden}
+    asker.is_refused(Operation.WRITE, _TOPIC, names)
     codes = {
         TopicPartition(topic.name, number): ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic.name in names

@@ -9,6 +9,7 @@ from kraft.model.access import Operation, ResourceType
 from kraft.rpc.acl_calls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraft.rpc.call import Handler
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded
 from kraft.server.apis.sides import ControllerSide, Side
@@ -54,6 +55,7 @@ ACL_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(CREATE_ACLS, acls.is_created),
         at_controller=_create,
+        audited=audited.CREATE_ACLS,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=acls.creations_refused,
     ),
@@ -63,6 +65,7 @@ ACL_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(DELETE_ACLS, acls.is_deleted),
         at_controller=_delete,
+        audited=audited.DELETE_ACLS,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=acls.deletions_refused,
     ),

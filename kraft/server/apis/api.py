@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kraft.rpc.call import AnyCall, Handler
 from kraft.server.access.guard import Guard, Permission
+from kraft.server.apis.audited import Audited
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.mutations import Mutations
 from kraft.server.apis.sides import ControllerSide, Side
@@ -65,6 +66,9 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """Returns what asks whether the caller may. None: a request needs all of `needs`, for the cluster, or for the
     resources that its fields name."""
 
+    audited: Audited | None = None
+    """What the audit says of each call. None: administrators change nothing with it, and only refusals are noted."""
+
     mutations: Mutations[Any, Any] | None = None
     """What the quota of changes to topics counts. None: the API changes none."""
 
@@ -95,6 +99,13 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """Returns what the response depends on besides the request's version and the metadata: as long as that is equal,
     an encoded response is sent again. None: this request's is not.
     """
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of it, such as CreateTopics, or that of the call."""
+        if self.key is not None:
+            return self.key.name.title().replace("_", "")
+        return "" if self.call is None else self.call.name
 
     @property
     def versions(self) -> Versions:

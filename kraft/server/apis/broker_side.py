@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kraft.model.callbacks import Callback
+from kraft.server.access.audit import Audit
 from kraft.server.apis.sides import Side
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import ListedBrokers
@@ -54,6 +55,9 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     producer_ids: ProducerIdHandler
     controllers: ControllerClient
     quorum: QuorumHandler
+    audit: Audit | None = None
+    """None: nothing is audited."""
+
     listener: str
     """Name of the listener, whose addresses are in answers."""
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import DESCRIBE_BROKERS, FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import brokers
@@ -27,6 +28,7 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(FENCE_BROKER, brokers.is_fenced),
         at_controller=lambda controller: partial(brokers.fence, controller.decisions, controller.topic_defaults),
+        audited=audited.BROKER,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(
@@ -34,6 +36,7 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UNFENCE_BROKER, brokers.is_unfenced),
         at_controller=lambda controller: partial(brokers.unfence, controller.decisions),
+        audited=audited.BROKER,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(
@@ -42,6 +45,7 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UNREGISTER_BROKER, brokers.is_unregistered),
         at_controller=lambda controller: partial(brokers.unregister, controller.decisions, controller.has_live_session),
+        audited=audited.BROKER,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
 )

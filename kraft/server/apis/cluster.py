@@ -18,6 +18,7 @@ from kraft.rpc.calls import (
 )
 from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_indexed_metadata, from_metadata
@@ -49,6 +50,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(ALTER_CLIENT_QUOTAS, client_quotas.is_applied),
         at_controller=decided(alter_client_quotas),
+        audited=audited.QUOTAS,
         needs=(Permission(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
         refused=client_quotas.refused,
     ),
@@ -58,6 +60,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(UPDATE_FEATURES, features.is_applied),
         at_controller=lambda controller: partial(features.update, controller.decisions, controller.features_of_others),
+        audited=audited.FEATURES,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         to_version=features.to_version,
     ),

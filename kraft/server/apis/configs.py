@@ -10,6 +10,7 @@ from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_C
 from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
 from kraft.server.access.config_guards import configs_guard
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side
@@ -41,6 +42,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=lambda broker: forwarded(ALTER_CONFIGS, configs.is_applied(alter_configs, broker.node_configs))(broker),
         at_controller=decided_with_configs(alter_configs),
+        audited=audited.CONFIGS,
         needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
         guard=lambda _: configs_guard(Operation.ALTER_CONFIGS, configs.all_refused, "responses"),
         refused=configs.all_refused,
@@ -53,6 +55,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
             INCREMENTAL_ALTER_CONFIGS, configs.is_applied(incremental_alter_configs, broker.node_configs)
         )(broker),
         at_controller=decided_with_configs(incremental_alter_configs),
+        audited=audited.CONFIGS,
         needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
         guard=lambda _: configs_guard(Operation.ALTER_CONFIGS, configs.one_by_one_refused, "responses"),
         refused=configs.one_by_one_refused,

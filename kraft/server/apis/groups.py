@@ -24,6 +24,7 @@ from kraft.rpc.group_calls import (
 )
 from kraft.server.access import group_guards
 from kraft.server.access.guard import Guard, Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
@@ -137,6 +138,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DELETE_GROUPS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.groups.delete,
+        audited=audited.DELETE_GROUPS,
         needs=(Permission(Operation.DELETE, ResourceType.GROUP),),
         guard=lambda _: group_guards.delete_groups,
         refused=never_refused,
@@ -181,6 +183,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=OFFSET_DELETE,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.delete,
+        audited=audited.OFFSET_DELETE,
         needs=(Permission(Operation.DELETE, ResourceType.GROUP), Permission(Operation.READ, ResourceType.TOPIC)),
         guard=lambda side: group_guards.offset_delete(side.image),
     ),

@@ -20,6 +20,7 @@ from kraft.rpc.calls import (
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
 from kraft.server.access import replica_guards
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import from_metadata, never_refused
 from kraft.server.handlers import alter_replica_log_directories, partition_changes
@@ -57,6 +58,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DELETE_RECORDS,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: DeleteRecordsHandler(broker.partitions, broker.records_deleted).handle,
+        audited=audited.DELETE_RECORDS,
         needs=(Permission(Operation.DELETE, ResourceType.TOPIC),),
         guard=lambda _: replica_guards.delete_records,
         refused=never_refused,
@@ -76,6 +78,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: (
             AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.mover).handle
         ),
+        audited=audited.DIRECTORIES,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=alter_replica_log_directories.refused,
     ),
@@ -103,6 +106,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(
             partition_changes.decide_elections, controller.decisions, controller.topic_defaults
         ),
+        audited=audited.ELECTIONS,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=partition_changes.elections_refused,
     ),
@@ -114,6 +118,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         at_controller=lambda controller: partial(
             partition_changes.decide_reassignments, controller.decisions, controller.topic_defaults
         ),
+        audited=audited.MOVES,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=partition_changes.reassignments_refused,
     ),

@@ -16,6 +16,7 @@ from kraft.rpc.on_behalf import ON_BEHALF_OF, Client
 from kraft.server.access.asker import Askers
 from kraft.server.access.guard import Guard, required
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
+from kraft.server.apis.auditing import audited_calls, audited_requests, auditor
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.metering import metered
 from kraft.server.apis.mutations import CountedMutations
@@ -63,6 +64,7 @@ def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> Served
     # The gatekeeper lets only nodes make the calls for nodes.
     if api.visible_to is VisibleTo.ANYBODY and (guard := guard_of(api, broker)) is not None:
         handler = _asking_callers(_Guarded(api, guard, handler, broker))
+    handler = audited_calls(auditor(api, broker), handler)
     if not takes_context(api):
         return call.served_by(handler)
     assert isinstance(call, Call), "a stream has no context"
@@ -88,7 +90,8 @@ class _Guarded:
 
     def __init__(self, api: Api[Any, Any], guard: Guard, handler: _Handler, side: Side) -> None:
         assert side.askers is not None, "there is nobody to ask"
-        self.askers: Final[Askers] = side.askers
+        # The audit of an administrator's call has what was refused, too, and so it is not told by the guard.
+        self.askers: Final[Askers] = side.askers if api.audited is None else side.askers.told_to(None, "")
         self.handler: Final = handler
         self._guard = guard
         self._is_forwarded = api.decided_by is DecidedBy.CONTROLLER
@@ -174,6 +177,9 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
             handler, has_context = refuse_client, False
     else:
         handler, has_context = _asking_clients(_Guarded(api, guard, handler_of(api, broker), broker), api), True
+    audit = auditor(api, broker)
+    if audit is not None:
+        handler, has_context = audited_requests(audit, handler, takes_context=has_context), True
     reuse = None
     if api.reused_for is not None:
         responses = EncodedResponses(broker.image)

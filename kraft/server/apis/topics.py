@@ -18,7 +18,7 @@ from kraft.rpc.topic_calls import (
 )
 from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
-from kraft.server.apis import mutations
+from kraft.server.apis import audited, mutations
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
@@ -58,6 +58,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
             topics.decide_creation, controller.decisions, controller.entropy, controller.new_topic_defaults
         ),
         # Either is enough: for all names, or for this one.
+        audited=audited.CREATE_TOPICS,
         needs=(Permission(Operation.CREATE, ResourceType.CLUSTER), Permission(Operation.CREATE, ResourceType.TOPIC)),
         guard=lambda _: topic_guards.create_topics,
         refused=topics.creation_refused,
@@ -70,6 +71,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: partial(topics.delete, broker.forwarder, broker.config.topics.deletion_enabled),
         at_controller=decided(delete_topics),
         # Either is enough, likewise.
+        audited=audited.DELETE_TOPICS,
         needs=(Permission(Operation.DELETE, ResourceType.CLUSTER), Permission(Operation.DELETE, ResourceType.TOPIC)),
         guard=lambda side: topic_guards.delete_topics(side.image),
         refused=topics.deletion_refused,
@@ -83,6 +85,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(CREATE_PARTITIONS, topics.has_grown),
         at_controller=lambda controller: partial(topics.decide_partitions, controller.decisions, controller.entropy),
+        audited=audited.CREATE_PARTITIONS,
         needs=(Permission(Operation.ALTER, ResourceType.TOPIC),),
         guard=lambda _: topic_guards.create_partitions,
         refused=topics.partitions_refused,

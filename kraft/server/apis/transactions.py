@@ -18,6 +18,7 @@ from kraft.rpc.transaction_calls import (
 )
 from kraft.server.access import transaction_guards
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
@@ -118,6 +119,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=WRITE_TXN_MARKERS,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.markers.write,
+        audited=audited.WRITE_TXN_MARKERS,
         needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         guard=lambda _: transaction_guards.write_txn_markers,
         # A marker commits or aborts a transaction whatever its owner says.
@@ -128,6 +130,7 @@ TRANSACTION_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=ABORT_TRANSACTION,
         decided_by=DecidedBy.LEADER,
         handler=lambda broker: broker.markers.abort,
+        audited=audited.ABORT_TRANSACTION,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
     ),
     Api(

@@ -9,6 +9,7 @@ from kraft.metadata.user_decisions import describe_user_scram_credentials
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.user_calls import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from kraft.server.access.guard import Permission
+from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.handlers import forwarded, from_metadata
 from kraft.server.handlers import users
@@ -30,6 +31,7 @@ USER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.CONTROLLER,
         handler=forwarded(ALTER_USER_SCRAM_CREDENTIALS, users.is_applied),
         at_controller=lambda controller: partial(users.alter, controller.decisions, controller.entropy),
+        audited=audited.USERS,
         needs=(Permission(Operation.ALTER, ResourceType.CLUSTER),),
         refused=users.refused,
     ),

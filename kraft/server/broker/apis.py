@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -13,9 +14,11 @@ from kraft.model.callbacks import Callback
 from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
-from kraft.server.access.asker import askers_of
+from kraft.server.access.asker import Askers, askers_of
+from kraft.server.access.audit import Audit
 from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.broker.audit_log import audit_log
 from kraft.server.broker.client_logins import ClientLogins
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.imported_quotas import QuotaImport
@@ -66,6 +69,8 @@ class BrokerApis:
         self._waiting_appends = waiting_appends
         self._users = NO_USERS
         self._askers = askers_of(config.access, metadata.image)
+        self._audit = audit_log(config.audit, world.clock)
+        self._note: Audit | None = None if self._audit is None else self._audit.note
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
         self.throttling = Throttling(world.clock.monotonic_ms)
@@ -96,6 +101,7 @@ class BrokerApis:
         side = replace(
             self._side,
             listener=listener,
+            askers=self._askers_at(listener),
             listed_though_fenced=self._metadata.fenced_lately.brokers,
             served_keys=apis.keys(),
         )
@@ -104,7 +110,7 @@ class BrokerApis:
 
     @cached_property
     def logins(self) -> ClientLogins:
-        return ClientLogins(self._config, self._world, lambda: self._users)
+        return ClientLogins(self._config, self._world, lambda: self._users, self._note)
 
     def user_import(self) -> UserImport:
         return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
@@ -125,6 +131,13 @@ class BrokerApis:
     async def close_threads(self) -> None:
         self.logins.close()
         await shut_down(self._read_thread, drops_waiting=True)
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.close)
+
+    def _askers_at(self, listener: str) -> Askers | None:
+        if self._askers is None or self._note is None:
+            return self._askers
+        return self._askers.told_to(self._note, listener)
 
     @cached_property
     def _side(self) -> BrokerSide:
@@ -135,7 +148,8 @@ class BrokerApis:
             image=metadata.image,
             index=metadata.published_index,
             entropy=self._world.entropy,
-            askers=self._askers,
+            askers=self._askers_at(GRPC),
+            audit=self._note,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             slow_reads=self._slow_reads,

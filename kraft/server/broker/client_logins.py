@@ -6,18 +6,24 @@ import asyncio
 from collections.abc import Callable
 
 from kraft.metadata.users import Users
+from kraft.model.errors import ErrorCode
+from kraft.model.principal import ANONYMOUS
+from kraft.rpc.on_behalf import Client
+from kraft.sasl.login import LoginFailed, Session
+from kraft.server.access.audit import Audit, login_event
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.security_settings import OAuthBearerSettings
 from kraft.server.config.values import CONTROLLER
-from kraft.server.identity.authenticator import Authenticator
+from kraft.server.identity.authenticator import Authenticator, LoginNoted
 from kraft.server.identity.password_checks import PasswordChecks
 from kraft.server.identity.token_verifier import JwksVerifier
 from kraft.server.identity.world import NodeWorld
 
 
 class ClientLogins:
-    def __init__(self, config: NodeConfig, world: NodeWorld, users: Callable[[], Users]) -> None:
+    def __init__(self, config: NodeConfig, world: NodeWorld, users: Callable[[], Users], audit: Audit | None) -> None:
         """`users` returns those of the metadata that this node has applied."""
+        self._audit = audit
         self._config = config
         self._world = world
         self._users = users
@@ -40,6 +46,7 @@ class ClientLogins:
             failure_delay_ms=self._config.connections.failed_login_delay_ms,
             checks=self._checks,
             verifier=None if tokens is None else self._verifiers[tokens],
+            noted=None if self._audit is None else login_noted(self._audit, listener),
         )
 
     async def run(self) -> None:
@@ -57,3 +64,15 @@ class ClientLogins:
     def _tokens_at(self, listener: str) -> OAuthBearerSettings | None:
         sasl = None if listener == CONTROLLER else self._config.security_of(listener).sasl
         return None if sasl is None else sasl.oauth_bearer
+
+
+def login_noted(audit: Audit, listener: str) -> LoginNoted:
+    """Return what tells the audit of the logins at a listener. A failed one has no principal: nobody has proved it."""
+
+    def note(address: str, outcome: Session | LoginFailed) -> None:
+        if isinstance(outcome, LoginFailed):
+            audit(login_event(Client(ANONYMOUS, address), listener, outcome.error_code, outcome.reason), 1)
+        else:
+            audit(login_event(Client(outcome.principal, address), listener, ErrorCode.NONE, outcome.mechanism), 1)
+
+    return note

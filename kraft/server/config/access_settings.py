@@ -1,13 +1,17 @@
-"""Keys of authorization: who may do what with the resources of the cluster."""
+"""Keys of authorization, who may do what with the resources of the cluster, and of the audit that tells who did."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kraft.metadata.authorizer import CurrentAuthorizer, super_users_of
-from kraft.model.config_keys import boolean, key, reads
+from kraft.model.config_keys import boolean, key, reads, whole_number
+from kraft.model.config_types import INT64_MAX
 from kraft.model.configs import ConfigType
+from kraft.server.config import readers
+from kraft.server.config.readers import MIB
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OF_ZOOKEEPER: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
@@ -29,6 +33,31 @@ def _super_users(text: str) -> tuple[str, ...]:
         if ":" not in each:
             raise ValueError(f"{each!r} has no kind: expected principals separated by semicolons, such as User:{each}")
     return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """The audit log of a broker."""
+
+    path: Path | None = key(
+        "audit.log.path",
+        readers.file,
+        "File for audit lines: what administrators change, and what clients are refused; one per node. By default"
+        " nothing is written. Kraft only.",
+        default=None,
+    )
+    bytes_max: int = key(
+        "audit.log.max.bytes",
+        whole_number(MIB, INT64_MAX),
+        "Size at which audit.log.path is renamed (suffix .1) and a new one begins. Kraft only.",
+        default=64 * MIB,
+    )
+    backups_max: int = key(
+        "audit.log.max.backups",
+        whole_number(1, 1_000),
+        "Number of renamed audit logs to keep. Kraft only.",
+        default=10,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kraft.metadata.group_configs import GroupBounds
 from kraft.model.config_keys import Required, key, whole_number
 from kraft.model.ids import BrokerId
 from kraft.server.config import readers
-from kraft.server.config.access_settings import AccessSettings
+from kraft.server.config.access_settings import AccessSettings, AuditSettings
 from kraft.server.config.components import (
     BrokerTimings,
     LeaderElections,
@@ -107,6 +107,7 @@ class NodeConfig:
     )
     security: SecuritySettings
     access: AccessSettings
+    audit: AuditSettings
     quorum: QuorumSettings
     topics: TopicDefaults
     log: LogSettings

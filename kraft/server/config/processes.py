@@ -35,7 +35,7 @@ def process(config: NodeConfig, number: int) -> NodeConfig:
     if number == 0:
         return replace(config, rack=rack, settings={**config.settings, "broker.rack": rack})
     node_id = BrokerId(config.node_id + PROCESS_ID_STEP * number)
-    metadata_dir, log_file = config.metadata_dir, config.logging.file
+    metadata_dir, log_file, audit = config.metadata_dir, config.logging.file, config.audit
     further = replace(
         config,
         roles=frozenset({Role.BROKER}),
@@ -46,6 +46,7 @@ def process(config: NodeConfig, number: int) -> NodeConfig:
         log_dirs=tuple(_inside(directory, node_id) for directory in config.log_dirs),
         metadata_dir=None if metadata_dir is None else _inside(metadata_dir, node_id),
         logging=replace(config.logging, file=None if log_file is None else with_part(log_file, str(node_id))),
+        audit=replace(audit, path=None if audit.path is None else with_part(audit.path, str(node_id))),
         warnings=(),
     )
     return replace(further, settings={**config.settings, **_derived_settings(further)})
@@ -134,4 +135,6 @@ def _derived_settings(config: NodeConfig) -> Mapping[str, str]:
         derived["metadata.log.dir"] = str(config.metadata_dir)
     if config.logging.file is not None:
         derived["log.file"] = str(config.logging.file)
+    if config.audit.path is not None:
+        derived["audit.log.path"] = str(config.audit.path)
     return derived

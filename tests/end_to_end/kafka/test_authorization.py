@@ -5,6 +5,7 @@ Three nodes: what an administrator changes is forwarded to a controller in anoth
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -32,6 +33,7 @@ from tests.support.kafka.logged_in_clients import (
     assert_produced,
 )
 from tests.support.kafka.login_cluster import (
+    LISTENER,
     PASSWORD,
     USER,
     LoginCluster,
@@ -39,7 +41,7 @@ from tests.support.kafka.login_cluster import (
     of_librdkafka,
     of_python,
 )
-from tests.support.waiting import until_every_broker_knows
+from tests.support.waiting import until, until_every_broker_knows
 
 kafka_admin: Any = import_module("confluent_kafka.admin")
 """It does not say what it exports."""
@@ -49,7 +51,9 @@ MECHANISM = "SCRAM-SHA-256"
 
 @pytest.fixture(name="cluster", scope="module")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
-    with login_cluster(tmp_path_factory.mktemp("cluster"), 3, **AUTHORIZED) as cluster:
+    directory = tmp_path_factory.mktemp("cluster")
+    audited = {"audit.log.path": str(directory / "audit-NODE_ID.log")}
+    with login_cluster(directory, 3, **AUTHORIZED, **audited) as cluster:
         cluster.set_password("root", PASSWORD)
         yield cluster
 
@@ -233,3 +237,66 @@ def test_acls_are_changed_by_those_who_may_alter_the_cluster(
             with pytest.raises(KafkaException) as refused:
                 future.result(DEADLINE_S)
             assert code_of(refused.value) == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+
+# --- the audit -------------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_says_once_who_did_or_was_refused_what(
+    cluster: LoginCluster, login: dict[str, Any], rules: Rules, topic: str
+) -> None:
+    client, created = AdminClient(login), f"{topic}-2"
+    with rules.allowed(on_cluster(Operation.CREATE, USER), on_topic(topic, Operation.DESCRIBE, USER)):
+        client.create_topics([NewTopic(created, 1, 3)])[created].result(DEADLINE_S)
+        producer = confluent_kafka.Producer({**login, "enable.idempotence": False})
+        producer.produce(topic, b"x")
+        assert producer.flush(DEADLINE_S) == 0
+    acl = f"ALLOW User:{USER} from *: DESCRIBE on LITERAL TOPIC {topic}"
+    expected = [
+        {
+            "event": "action",
+            "principal": f"User:{USER}",
+            "host": "127.0.0.1",
+            "listener": LISTENER,
+            "api": "CreateTopics",
+            "operation": "CREATE",
+            "resource_type": "TOPIC",
+            "resource_name": created,
+            "outcome": "OK",
+        },
+        {
+            "event": "refusal",
+            "principal": f"User:{USER}",
+            "host": "127.0.0.1",
+            "listener": LISTENER,
+            "operation": "WRITE",
+            "resource_type": "TOPIC",
+            "resource_name": topic,
+            "outcome": "TOPIC_AUTHORIZATION_FAILED",
+        },
+        {
+            "event": "action",
+            "principal": "User:ANONYMOUS",
+            "host": "127.0.0.1",
+            "listener": "GRPC",
+            "api": "DeleteAcls",
+            "operation": "ALTER",
+            "resource_type": "CLUSTER",
+            "resource_name": "kafka-cluster",
+            "outcome": "OK",
+            "detail": acl,
+        },
+    ]
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for file in cluster.directory.glob("audit-*.log") for line in file.open()]
+
+    def found() -> list[dict[str, Any]]:
+        # Without the time, which only has to be there.
+        return [line for line in lines() if line.pop("time") and line in expected]
+
+    until(lambda: len(found()) >= len(expected), found)
+    assert all(each in found() for each in expected)
+    assert len(found()) == len(expected), "what is forwarded is audited only where the client is connected"
+    logins = [line for line in lines() if line["event"] == "login" and line["principal"] == f"User:{USER}"]
+    assert {(line["listener"], line["outcome"], line["detail"]) for line in logins} == {(LISTENER, "OK", MECHANISM)}

@@ -37,6 +37,7 @@ class LoginCluster:
     """Nodes with the listeners SASL_PLAINTEXT, GRPC and CONTROLLER."""
 
     def __init__(self, directory: Path, ports: list[int], settings: Mapping[str, str]) -> None:
+        self.directory = directory
         count = len(ports) // 3
         self._kafka = ports[:count]
         plans = [
@@ -54,7 +55,8 @@ class LoginCluster:
             # Every client that reads in a group would wait for three seconds.
             "group.initial.rebalance.delay.ms": "0",
         }
-        return NodePlan(node_id=number + 1, grpc_port=grpc, controller_port=controller, settings={**own, **settings})
+        own |= {key: text.replace("NODE_ID", str(number + 1)) for key, text in settings.items()}
+        return NodePlan(node_id=number + 1, grpc_port=grpc, controller_port=controller, settings=own)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -78,7 +80,9 @@ class LoginCluster:
 
 @contextmanager
 def login_cluster(directory: Path, nodes: int = 1, **settings: str) -> Iterator[LoginCluster]:
-    """Start nodes, with `alice` among the users. `settings` have dots, or underscores in their place."""
+    """Start nodes, with `alice` among the users. `settings` have dots, or underscores in their place;
+    NODE_ID in their values is the id of each node.
+    """
     with ReservedPorts(3 * nodes) as ports:
         cluster = LoginCluster(
             directory,

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from kraft.model import fetch as values
+from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.list_offsets import READ_COMMITTED
 from kraft.server.access.asker import Asker, Askers
@@ -105,6 +106,7 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
         if self.asker is not None and (now := self.asker.now()) is not self.asker:
             # The ACLs have changed while the fetch waited.
             hidden |= hidden_topics(now, (each.topic for each in response.partitions))
+            now.is_refused(Operation.READ, ResourceType.TOPIC, hidden - self.hidden)
         for key, topic, _ in self.wanted:
             if topic is None:
                 yield key, ErrorCode.UNKNOWN_TOPIC_ID
@@ -171,6 +173,7 @@ class FetchApi:
             return _Fetch(wanted=named, session=session, reads_committed=reads_committed)
         asker = self._askers.at(call.principal, call.peer)
         hidden = hidden_topics(asker, [each.topic for each in named if each.topic is not None])
+        asker.is_refused(Operation.READ, ResourceType.TOPIC, hidden)
         return _Fetch(wanted=named, session=session, reads_committed=reads_committed, asker=asker, hidden=hidden)
 
     async def _respond_later(

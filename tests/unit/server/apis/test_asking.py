@@ -43,7 +43,7 @@ class Row:
             **{"decided_by": DecidedBy.CONTROLLER, **more},
         )
         self.world = World([MAY_READ])
-        self.side: Any = SimpleNamespace(askers=self.world.askers, image=self.world.metadata)
+        self.side: Any = SimpleNamespace(askers=self.world.askers, audit=None, image=self.world.metadata)
 
     async def handle(self, request: HeartbeatRequest, *context: Any) -> HeartbeatResponse:
         await asyncio.sleep(0)
@@ -53,7 +53,7 @@ class Row:
         return HeartbeatResponse(error_code=ErrorCode.NONE)
 
     def open_to_all(self) -> Row:
-        self.side = SimpleNamespace(askers=None, image=self.world.metadata)
+        self.side = SimpleNamespace(askers=None, audit=None, image=self.world.metadata)
         return self
 
     async def over_grpc(self, principal: Principal, peer: str = "10.0.0.7:5100") -> None:

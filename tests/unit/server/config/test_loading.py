@@ -178,6 +178,9 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("log.level=warning", "logging.level", "WARNING"),
     ("log.file.max.bytes=65536", "logging.file_bytes_max", 65_536),
     ("log.file.max.backups=1", "logging.file_backups_max", 1),
+    ("audit.log.path=/var/audit.log", "audit.path", Path("/var/audit.log")),
+    ("audit.log.max.bytes=1048576", "audit.bytes_max", 1 << 20),
+    ("audit.log.max.backups=1", "audit.backups_max", 1),
 ]
 
 

@@ -27,7 +27,9 @@ def test_the_first_process_is_the_node_of_the_file_and_names_its_machine(load_te
 def test_further_processes_are_brokers_with_ids_ports_and_directories_of_their_own(load_text: Load) -> None:
     text = CONTRACT.replace("GRPC://localhost:9094\nlog", "GRPC://broker.example:19094\nlog")
     config = load_text(
-        text + "node.processes=3\nlog.file=logs/server.log\nmetadata.log.dir=meta\nlog.dir=data/node-1\n"
+        text
+        + "node.processes=3\nlog.file=logs/server.log\naudit.log.path=logs/audit.log\n"
+        + "metadata.log.dir=meta\nlog.dir=data/node-1\n"
     )
     _, second, third = processes(config)
     assert (second.node_id, third.node_id) == (1001, 2001)
@@ -40,6 +42,7 @@ def test_further_processes_are_brokers_with_ids_ports_and_directories_of_their_o
     assert third.log_dirs == (Path("data/node-1/node.2001").absolute(),)
     assert third.metadata_log_dir == Path("meta/node.2001").absolute()
     assert third.logging.file == Path("logs/server-2001.log").absolute()
+    assert third.audit.path == Path("logs/audit-2001.log").absolute()
     assert third.rack == "machine:1"
     assert third.quorum == config.quorum
     assert {key: third.settings[key] for key in ("process.roles", "node.id", "broker.rack", "listeners")} == {

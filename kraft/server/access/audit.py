@@ -1,0 +1,151 @@
+"""What an audit tells: who did something, or was refused it, from where and on which listener.
+
+A stranger chooses how often it is refused, and with which names. So of what one principal at one host is refused within
+a second only the first lines are written, and the rest is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from kraft.model.access import Operation, ResourceType
+from kraft.model.errors import ErrorCode
+from kraft.rpc.on_behalf import Client
+
+SECOND_MS: Final = 1_000
+
+FAILURES_WRITTEN_MAX: Final = 10
+"""Different failures of one client within a second that have a line each."""
+
+CLIENTS_COUNTED_MAX: Final = 256
+"""Clients whose failures are told apart at the same time: further ones are counted together."""
+
+NAME_CHARACTERS_MAX: Final = 249
+DETAIL_CHARACTERS_MAX: Final = 1_000
+
+
+class AuditEvent(Struct, frozen=True):
+    """What one client did, or was refused, with one resource. It names things, and has no values of configs."""
+
+    client: Client
+    listener: str
+    operation: Operation | None
+    """None, and no resource: a login."""
+
+    resource_type: ResourceType | None
+    resource_name: str
+    error_code: int = ErrorCode.NONE
+    """What the client was told; NONE: it is done."""
+
+    api: str = ""
+    """The call of an administrator, such as CreateAcls, or LOGIN; empty: something was refused before it began."""
+
+    detail: str = ""
+    """What was changed, if the resource does not say it: an ACL, a user, a broker. Of a login its mechanism, or why it
+    failed."""
+
+
+Audit = Callable[[AuditEvent, int], None]
+"""Notes an event that happened so many times. It never waits, and never fails."""
+
+LOGIN: Final = "Login"
+
+OTHERS: Final = None
+"""The clients that are not told apart."""
+
+
+class _Failures(Struct):
+    """The failures of one client within a second."""
+
+    began_ms: int
+    seen: set[AuditEvent] = field(default_factory=set)
+    repeated: int = 0
+
+
+def login_event(client: Client, listener: str, error_code: int, detail: str) -> AuditEvent:
+    """Return the event of a login that succeeded (NONE), or did not."""
+    return AuditEvent(client, listener, None, None, "", error_code, LOGIN, detail[:DETAIL_CHARACTERS_MAX])
+
+
+class FailureCounts:
+    """Decides which failures, and which logins, have a line of their own, and counts the others."""
+
+    def __init__(self) -> None:
+        self._of: dict[Client | None, _Failures] = {}
+
+    def has_line(self, event: AuditEvent, now_ms: int, times: int = 1) -> bool:
+        """Return whether the event is written as it is, and count how often it happened besides."""
+        if event.error_code == ErrorCode.NONE and event.api != LOGIN:
+            return True
+        failures = self._of.get(event.client)
+        if failures is None:
+            is_told_apart = len(self._of) < CLIENTS_COUNTED_MAX
+            client = event.client if is_told_apart else OTHERS
+            failures = self._of.setdefault(client, _Failures(now_ms))
+            if not is_told_apart:
+                failures.repeated += times
+                return False
+        if event in failures.seen or len(failures.seen) >= FAILURES_WRITTEN_MAX:
+            failures.repeated += times
+            return False
+        failures.seen.add(event)
+        failures.repeated += times - 1
+        return True
+
+    def ended(self, now_ms: int, *, all_of_them: bool = False) -> list[tuple[Client | None, int]]:
+        """Return how many more failures each client had whose second is over; they begin anew."""
+        over = [each for each, found in self._of.items() if all_of_them or now_ms - found.began_ms >= SECOND_MS]
+        counts = [(each, self._of.pop(each).repeated) for each in over]
+        return [(client, count) for client, count in counts if count]
+
+
+def line_of(event: AuditEvent, time: str) -> bytes:
+    """Return the line of an event at a time."""
+    fields = {
+        "time": time,
+        "event": "login" if event.api == LOGIN else "action" if event.api else "refusal",
+        **_client_fields(event.client),
+        "listener": event.listener,
+        "outcome": "OK" if event.error_code == ErrorCode.NONE else _name_of(event.error_code),
+    }
+    if event.operation is not None and event.resource_type is not None:
+        fields["operation"] = event.operation.name
+        fields["resource_type"] = event.resource_type.name
+        fields["resource_name"] = event.resource_name[:NAME_CHARACTERS_MAX]
+    if event.api and event.api != LOGIN:
+        fields["api"] = event.api
+    if event.detail:
+        fields["detail"] = event.detail[:DETAIL_CHARACTERS_MAX]
+    return _line(fields)
+
+
+def line_of_count(client: Client | None, count: int, time: str) -> bytes:
+    """Return the line that says how many more failures a client had; None: clients that are not told apart."""
+    return _line({"time": time, "event": "repeated", **_client_fields(client), "count": count})
+
+
+def line_of_lost(count: int, time: str) -> bytes:
+    """Return the line that says how many lines are missing before it."""
+    return _line({"time": time, "event": "lost", "count": count})
+
+
+def _client_fields(client: Client | None) -> dict[str, str]:
+    if client is None:
+        return {}
+    return {"principal": str(client.principal)[:DETAIL_CHARACTERS_MAX], "host": client.host}
+
+
+def _name_of(error_code: int) -> str:
+    try:
+        return ErrorCode(error_code).name
+    except ValueError:
+        return str(error_code)
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    # Every character outside of printable ASCII is an escape: no name can move a terminal's cursor or reverse its text.
+    return json.dumps(fields).encode() + b"\n"

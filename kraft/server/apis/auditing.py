@@ -1,0 +1,112 @@
+"""Puts the audit around the handlers of APIs with which administrators change something, guards included."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.request_context import RequestContext, host_of
+from kraft.rpc.client_gate import CALLER
+from kraft.rpc.on_behalf import Client
+from kraft.server.access.audit import DETAIL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, Audit, AuditEvent
+from kraft.server.apis.api import Api
+from kraft.server.apis.audited import Outcome, code_of
+from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.handlers import never_refused
+from kraft.server.loop.turns import Turns
+
+NOTED_AT_ONCE: Final = 500
+"""Events before other tasks have their turn: each takes some microseconds."""
+
+_Handler = Callable[..., Awaitable[Any]]
+
+
+class Auditor:
+    """Notes what becomes of the requests of one API at one listener."""
+
+    def __init__(self, api: Api[Any, Any], audit: Audit, listener: str) -> None:
+        assert api.audited is not None, "the API is not audited"
+        self._api = api
+        self._audited = api.audited
+        self._audit = audit
+        self._listener = listener
+        self._name = api.name
+
+    async def audited(self, client: Client, request: Any, answer: Awaitable[Any]) -> Any:
+        """Return the answer, and note what became of the request."""
+        try:
+            response = await answer
+        except Refusal as refusal:
+            await self._note(client, request, self._refused(request, refusal))
+            raise
+        except BaseException:
+            # The client has gone, or this is an error of our own: the action may have happened nevertheless. Nothing
+            # may be awaited here, so of a long request only its first resources are named.
+            unknown = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            for outcome in islice(self._refused(request, unknown), NOTED_AT_ONCE):
+                self._note_one(client, outcome, is_only_validated=_is_only_validated(request))
+            raise
+        await self._note(client, request, iter(self._audited.outcomes(request, response, code_of(response))))
+        return response
+
+    def _refused(self, request: Any, refusal: Refusal) -> Iterator[Outcome]:
+        has_parts = self._api.refused not in (None, never_refused)
+        response = self._api.refused(request, refusal) if self._api.refused is not None and has_parts else None
+        return iter(self._audited.outcomes(request, response, refusal.error_code))
+
+    async def _note(self, client: Client, request: Any, outcomes: Iterator[Outcome]) -> None:
+        turns = Turns(NOTED_AT_ONCE)
+        for outcome in outcomes:
+            self._note_one(client, outcome, is_only_validated=_is_only_validated(request))
+            await turns.done()
+
+    def _note_one(self, client: Client, outcome: Outcome, *, is_only_validated: bool) -> None:
+        detail = f"only validated: {outcome.detail}" if is_only_validated else outcome.detail
+        event = AuditEvent(
+            client,
+            self._listener,
+            self._audited.operation,
+            outcome.resource_type,
+            outcome.resource_name[:NAME_CHARACTERS_MAX],
+            outcome.error_code,
+            self._name,
+            detail[:DETAIL_CHARACTERS_MAX],
+        )
+        self._audit(event, 1)
+
+
+def _is_only_validated(request: Any) -> bool:
+    return bool(getattr(request, "validate_only", False))
+
+
+def auditor(api: Api[Any, Any], broker: BrokerSide) -> Auditor | None:
+    """Return what audits the API; None if nothing does."""
+    if broker.audit is None or api.audited is None:
+        return None
+    return Auditor(api, broker.audit, broker.listener)
+
+
+def audited_calls(auditor: Auditor | None, handler: _Handler) -> _Handler:
+    """Return the handler of a gRPC call. What nodes do themselves is not audited."""
+    if auditor is None:
+        return handler
+
+    def answer(request: Any, *context: RequestContext) -> Awaitable[Any]:
+        caller, answered = CALLER.get(), handler(request, *context)
+        if caller.is_node:
+            return answered
+        return auditor.audited(Client(caller.principal, host_of(caller.peer)), request, answered)
+
+    return answer
+
+
+def audited_requests(auditor: Auditor, handler: _Handler, *, takes_context: bool) -> _Handler:
+    """Return the handler of a request of Kafka's protocol, which takes its context."""
+
+    def answer(request: Any, context: RequestContext) -> Awaitable[Any]:
+        answered = handler(request, context) if takes_context else handler(request)
+        return auditor.audited(Client(context.principal, context.host), request, answered)
+
+    return answer
