@@ -108,6 +108,7 @@ async def describe_consumer_groups(
                 names.update(topic.topic_name for topic in assignment.topic_partitions)
                 await turns.done(len(assignment.topic_partitions))
         _, hidden = await asked(names, lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name))
+        asker.is_refused(Operation.DESCRIBE, _TOPIC, hidden)
         shown.append(consumer_groups.refused_group(group.group_id, _HAS_HIDDEN_TOPICS) if hidden else group)
     found: of_consumer.ConsumerGroupDescribeResponse = await _with_operations(
         asker, request, replace(response, groups=tuple(shown))

@@ -16,13 +16,14 @@ from kraft.model.access import ALLOWED_BY, Operation, PatternType, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
 from kraft.server.access.asker import OPERATIONS_ON, Asker, Askers
+from kraft.server.access.audit import AuditEvent
 from kraft.server.apis.api import Api, VisibleTo
 from kraft.server.apis.serving import guard_of
 from kraft.server.apis.table import APIS
 from tests.support.acl_entries import DENY, LITERAL, PREFIXED, acls_of, entry
 from tests.support.cluster_images import cluster, with_topic
 from tests.unit.server.access.cases import CASES
-from tests.unit.server.access.needs import Case, Need
+from tests.unit.server.access.needs import Case, Need, on_topic
 
 ALICE: Final = Principal("alice")
 HOST: Final = "10.0.0.7"
@@ -240,3 +241,21 @@ def test_a_need_that_a_guard_weakens_is_noticed(name: str, alternatives: tuple[N
 
     with patch.object(Authorizer, "decide", mutated), pytest.raises(AssertionError):
         check(name)
+
+
+CONFIGS_OF_A_NEW_TOPIC: Final = ("CreateTopics", on_topic(Operation.DESCRIBE_CONFIGS))
+"""They are left out of the answer to a creation, which succeeds."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_a_guard_tells_that_is_refused_it_has_noted(name: str) -> None:
+    for alternatives in CASES[name].needs:
+        noted: list[AuditEvent] = []
+        image = replace(with_topic(cluster(1), [1]), acls=acls_of(without(alternatives)))
+        askers = Askers(lambda image=image: image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False))  # type: ignore[misc]
+        outcome(name, askers.told_to(lambda event, _, noted=noted: noted.append(event), "SASL").of(ALICE, HOST))  # type: ignore[misc]
+        code = alternatives[0].code
+        if code is None or (name, alternatives[0]) == CONFIGS_OF_A_NEW_TOPIC:
+            assert noted == [], "what a listing leaves out is no refusal"
+        else:
+            assert code in {event.error_code for event in noted}, alternatives[0]

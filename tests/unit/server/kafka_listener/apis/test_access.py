@@ -14,6 +14,7 @@ from kraft.metadata.authorizer import CurrentAuthorizer
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode
 from kraft.server.access.asker import Askers
+from kraft.server.access.audit import AuditEvent
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
@@ -52,7 +53,10 @@ class World:
         self.broker = Broker(directory, partitions=partitions_of())
         self.partition = self.broker.open()
         self.image = IMAGE
-        askers = Askers(lambda: self.image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False))
+        self.noted: list[AuditEvent] = []
+        askers = Askers(lambda: self.image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False)).told_to(
+            lambda event, _: self.noted.append(event), "SASL"
+        )
         handler = produce_handler(self.broker.partitions)
         self.produce_api = ProduceApi(handler.begin, leaders(), handler.refuse_unknown, askers)
         numbers: Iterator[int] = count(501)
@@ -175,6 +179,7 @@ def test_a_topic_that_one_may_not_read_is_refused_in_every_version(read: World, 
     response = run_virtually(read.fetch(version, *reading(version, "orders", "nothing"), max_wait_ms=60_000))
     other = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else REFUSED
     assert codes(response) == [REFUSED, other]
+    assert ("orders", REFUSED) in {(each.resource_name, each.error_code) for each in read.noted}
     assert not any(data.records for topic in response.responses for data in topic.partitions)
     read.allow(allowed(Operation.READ))
     assert codes(run_virtually(read.fetch(version, *reading(version, "orders", "nothing")))) == [0, other]
