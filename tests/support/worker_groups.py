@@ -27,6 +27,7 @@ SHARED: Final = {
 """Files, or whole folders, whose tests run in one worker one after the other because of what they share."""
 
 LONGEST: Final = (
+    f"{_KAFKA}test_kafka_restarts.py",
     "a Spark session",
     f"{_END_TO_END}programs/test_readme.py",
     f"{_END_TO_END}programs/test_demo.py",
@@ -35,7 +36,11 @@ LONGEST: Final = (
     f"{_END_TO_END}programs/test_transactions.py",
     f"{_KAFKA}groups/test_group_migration.py",
 )
-"""Groups that take half a minute and more, the longest first: the number of their slow tests does not tell."""
+"""Groups that take half a minute and more, the longest first: the number of their slow tests does not tell.
+
+Before them comes one in which threads of librdkafka take both cores while brokers are away: at the end of the run it
+would meet other files that kill nodes.
+"""
 
 T = TypeVar("T")
 
