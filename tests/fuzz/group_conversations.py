@@ -65,7 +65,7 @@ async def _converse(data: bytes) -> None:
         offsets=CommittedOffsetsHandler(groups, lambda: cluster.image),
     )
     # Of a broker, only these are there.
-    side: Any = SimpleNamespace(groups=handlers, askers=None)
+    side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)
     apis: dict[ApiKey, Api] = {
         each.key: serving.kafka_api(each.key, each, side)
         for each in GROUP_APIS
