@@ -196,6 +196,7 @@ def _latencies_ms(cluster: Cluster, seconds: float) -> list[float]:
         producer.produce(NEIGHBOUR, b"n" * 100)
         producer.flush(60)
         found.append((time.monotonic() - began_s) * 1_000)
+        # The rate of a client that is far below what a broker can do.
         time.sleep(0.01)
     return sorted(found)
 
@@ -226,6 +227,7 @@ def _lifted_s(used: Used, client_id: str, admin: Admin) -> float | None:
     while found is None and (now_s := time.monotonic() - began_s) < 5:
         if used.size_bytes - before > RATE * (2 * now_s + 0.25):
             found = round(now_s, 2)
+        # The client counts in a thread or process of its own, which tells nobody.
         time.sleep(0.02)
     # It would take the others' processor time.
     admin.alter_client_quotas({"client-id": client_id}, dict.fromkeys(KEYS))
@@ -236,7 +238,6 @@ def measure(programs: Mapping[str, Program]) -> Report:
     with Cluster(1) as cluster, Admin(cluster.bootstrap_servers, client_id=NEIGHBOUR) as admin:
         for topic in (READ_TOPIC, NEIGHBOUR, "librdkafka", "kafka-python", "java", "kraft"):
             admin.create_topic(topic, 1, 1)
-        time.sleep(1)
         _fill(cluster)
         alone_ms = _latencies_ms(cluster, 10)
         admin.alter_client_quotas({"client-id": None}, dict.fromkeys(KEYS, float(RATE)))

@@ -251,11 +251,13 @@ def run(handshakes: int, seed: int, seconds_max: float, kinds: Sequence[str] = K
 def _attacked(secured: Secured, handshakes: int, seed: int, seconds_max: float, kinds: Sequence[str]) -> list[str]:
     node, servers, settings = secured.node, secured.bootstrap_servers, secured.settings
     with Honest(servers, settings) as honest, Logins(servers, settings) as honest_logins:
+        # What honest clients do before the attack shows that they can.
         time.sleep(3)
         outcome = Outcome(handshakes, psutil.Process(node.pid))
         began_s = told_s = time.monotonic()
         with Attackers(secured.ports, outcome, seed, kinds) as attackers:
             while attackers.are_at_work and node.is_running and outcome.seconds < seconds_max:
+                # Memory and files of another process can only be looked at again and again.
                 time.sleep(0.05)
                 outcome.measure()
                 outcome.seconds = time.monotonic() - began_s

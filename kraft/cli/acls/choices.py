@@ -47,7 +47,11 @@ def _names(option: str, help_: str) -> Any:
 
 Pattern = Annotated[
     PatternChoice | None,
-    typer.Option("--resource-pattern-type", help="How names are read. [default: literal]", show_default=False),
+    typer.Option(
+        "--resource-pattern-type",
+        help="Names are whole (literal) or beginnings. [default: literal]",
+        show_default=False,
+    ),
 ]
 
 Resource = tuple[ResourceType, str]
@@ -66,7 +70,7 @@ class Resources:
     users: Annotated[
         list[str] | None, _names("--user-principal", "User as a resource, for delegation tokens: User:NAME.")
     ] = None
-    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster.")] = False
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
 
     def named(self) -> list[Resource]:
         named = {

@@ -146,10 +146,10 @@ def delete(
 @app.command("check")
 @with_grouped_options
 def check(
-    principal: Annotated[str, typer.Option("--principal", help="Principal that asks, such as User:alice.")],
+    principal: Annotated[str, typer.Option("--principal", help="Principal of the client, such as User:alice.")],
     operation: Annotated[str, typer.Option("--operation", metavar="NAME", help="What it wants to do.")],
     resources: Resources,
-    host: Annotated[str, typer.Option("--host", help="Address from which it asks.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Address of the client.")] = "127.0.0.1",
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,

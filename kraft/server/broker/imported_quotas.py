@@ -43,14 +43,16 @@ class QuotaImport:
                 await self._set(missing)
             except Refusal as refusal:
                 if str(refusal) != logged:
-                    log.warning("default quotas of the file not imported", quotas=missing, reason=str(refusal))
+                    log.warning(
+                        "default quotas of the configuration file not imported", quotas=missing, reason=str(refusal)
+                    )
                 logged = str(refusal)
                 await asyncio.sleep(RETRY_S)
             else:
-                log.warning("default quotas of the file imported", quotas=missing, remedy=_REMEDY)
+                log.warning("default quotas of the configuration file imported", quotas=missing, remedy=_REMEDY)
                 return
         if self._named:
-            log.warning("default quotas exist already, the file has no effect", remedy=_REMEDY)
+            log.warning("default quotas exist already, those of the configuration file have no effect", remedy=_REMEDY)
 
     def _missing(self) -> dict[str, int]:
         present = self._forwarder.image.client_quotas.get(_SUBJECT, {})

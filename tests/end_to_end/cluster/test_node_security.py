@@ -306,6 +306,7 @@ class Load:
                     self._create(admin, f"{self._topic}-{number}")
                     admin.describe_log_directories()
                 number += 1
+                # Each is a topic of three replicas more.
                 time.sleep(0.2)
 
     def _create(self, admin: Admin, topic: str) -> None:

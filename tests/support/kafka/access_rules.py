@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from msgspec import structs
 
@@ -61,4 +62,8 @@ class Rules:
 
     def _until_known(self, holds: Callable[[set[AclEntry]], bool]) -> None:
         for admin in self._admins:
-            until(lambda admin=admin: holds(set(admin.describe_acls())), "a broker has other ACLs")  # type: ignore[misc]
+            until(partial(_has, admin, holds), "a broker has other ACLs")
+
+
+def _has(admin: Admin, holds: Callable[[set[AclEntry]], bool]) -> bool:
+    return holds(set(admin.describe_acls()))

@@ -247,13 +247,19 @@ CONFIGS_OF_A_NEW_TOPIC: Final = ("CreateTopics", on_topic(Operation.DESCRIBE_CON
 """They are left out of the answer to a creation, which succeeds."""
 
 
+def noted_in(name: str, entries: Iterable[AclEntry]) -> list[AuditEvent]:
+    """Return what the audit is told of a case under these ACLs."""
+    noted: list[AuditEvent] = []
+    image = replace(with_topic(cluster(1), [1]), acls=acls_of(entries))
+    askers = Askers(lambda: image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False))
+    outcome(name, askers.told_to(lambda event, _: noted.append(event), "SASL").of(ALICE, HOST))
+    return noted
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_a_guard_tells_that_is_refused_it_has_noted(name: str) -> None:
     for alternatives in CASES[name].needs:
-        noted: list[AuditEvent] = []
-        image = replace(with_topic(cluster(1), [1]), acls=acls_of(without(alternatives)))
-        askers = Askers(lambda image=image: image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False))  # type: ignore[misc]
-        outcome(name, askers.told_to(lambda event, _, noted=noted: noted.append(event), "SASL").of(ALICE, HOST))  # type: ignore[misc]
+        noted = noted_in(name, without(alternatives))
         code = alternatives[0].code
         if code is None or (name, alternatives[0]) == CONFIGS_OF_A_NEW_TOPIC:
             assert noted == [], "what a listing leaves out is no refusal"

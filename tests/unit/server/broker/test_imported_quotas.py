@@ -46,16 +46,18 @@ class Cluster:
 async def test_a_default_is_set_where_there_is_none_and_never_changed() -> None:
     nodes = Cluster(refusals=2)
     assert await nodes.import_quotas(DefaultQuotas(producer=1_024)) == [
-        "default quotas of the file not imported",
-        "default quotas of the file imported",
+        "default quotas of the configuration file not imported",
+        "default quotas of the configuration file imported",
     ]
     assert nodes.image.client_quotas[DEFAULT] == {"producer_byte_rate": 1_024}
     changed = alter_client_quotas(nodes.image, asked(alteration({"client-id": None}, producer_byte_rate=7)))
     nodes.image = nodes.image.replay(changed.records)
     both = DefaultQuotas(producer=1_024, consumer=9)
-    assert await nodes.import_quotas(both) == ["default quotas of the file imported"]
+    assert await nodes.import_quotas(both) == ["default quotas of the configuration file imported"]
     assert nodes.image.client_quotas[DEFAULT] == {"producer_byte_rate": 7, "consumer_byte_rate": 9}
-    assert await nodes.import_quotas(both) == ["default quotas exist already, the file has no effect"]
+    assert await nodes.import_quotas(both) == [
+        "default quotas exist already, those of the configuration file have no effect"
+    ]
 
 
 async def test_no_limit_sets_nothing() -> None:
