@@ -248,6 +248,27 @@ def decommission(
         _warn_of_controller(admin, broker_id)
 
 
+@app.command("safe-to-restart")
+def safe_to_restart(
+    node_ids: Annotated[
+        list[int], typer.Argument(metavar="ID", min=0, help="Ids of nodes (node.id) that restart at the same time.")
+    ],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Check whether nodes can be restarted now without harm.
+
+    Without them each partition must have a leader and min.insync.replicas, those of internal topics as well, and the
+    controllers a majority. Brokers that shut down or do not answer are not counted on.
+
+    Exit code: 0 safe; 1 not safe; 2 it could not be found out.
+    """
+    from kraft.cli.cluster.restart_answer import answer
+
+    raise typer.Exit(answer(node_ids, bootstrap_server, timeout_ms, output))
+
+
 def _warn_of_controller(admin: Admin, broker_id: int) -> None:
     """Say so if the broker's node is a controller, too: it stays one, and is missed when it is stopped."""
     from kraft.client import KraftError

@@ -59,14 +59,14 @@ def health(
 
 
 def _print(facts: ClusterFacts, found: list[Finding], state: str) -> None:
-    print(f"Cluster {facts.quorum.cluster_id or 'of unknown id'} is {state}: {_extent(facts)}.")
+    print(f"Cluster {facts.quorum.cluster_id or 'of unknown id'} is {state}: {extent(facts)}.")
     for each in found:
         print(f"{each.severity.upper() + ':':<10}{each.what}")
         if each.remedy:
             print(f"{'':<10}To do: {each.remedy}")
 
 
-def _extent(facts: ClusterFacts) -> str:
+def extent(facts: ClusterFacts) -> str:
     """Return what the cluster consists of, in words."""
     voters = facts.quorum.voters
     counting = sum(not (voter.unreachable or voter.is_learner) for voter in voters)

@@ -47,10 +47,11 @@ class _Search(Struct, frozen=True):
     problem: str = ""
 
 
-def gather(bootstrap_server: str, timeout_ms: int) -> ClusterFacts:
+def gather(bootstrap_server: str, timeout_ms: int, *, searches_transactions: bool = True) -> ClusterFacts:
     """Ask the cluster. Raises Unreachable if no broker answers.
 
-    Once a broker has answered, the client's warnings that it waits are not logged: what they say is among the facts.
+    The search for hanging transactions takes the longest; it is left out for whoever does not need it. Once a broker
+    has answered, the client's warnings that it waits are not logged: what they say is among the facts.
     """
     probe_ms = min(timeout_ms, PROBE_MS)
     with (
@@ -66,8 +67,10 @@ def gather(bootstrap_server: str, timeout_ms: int) -> ClusterFacts:
         directories = pool.submit(probe.describe_log_directories, with_replicas=False)
         fenced = pool.submit(_fenced, brokers, probe_ms)
         partitions = pool.submit(_partitions, admin)
-        search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
-        found = _known(search, _Search(), "transactions", unknown)
+        found = _Search()
+        if searches_transactions:
+            search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
+            found = _known(search, found, "transactions", unknown)
         if found.problem:
             unknown["transactions"] = found.problem
         return ClusterFacts(

@@ -104,13 +104,13 @@ def _of_controllers(quorum: QuorumDescription) -> Iterator[Finding]:
         yield Finding(severity=Severity.WARNING, subject="controller", what=warning, remedy=remedy)
     leader = next((each for each in quorum.voters if each.node_id == quorum.leader_id), None)
     for voter in quorum.voters if leader is not None else ():
-        if leader is not None and _is_lagging(voter, leader):
+        if leader is not None and is_lagging(voter, leader):
             what = f"voter {voter.node_id} lacks {counted(voter.lag, 'entry', 'entries')} of the metadata log"
             remedy = "see its log: its disk or its network may be slow"
             yield Finding(severity=Severity.WARNING, subject="controller", what=what, remedy=remedy)
 
 
-def _is_lagging(voter: QuorumMember, leader: QuorumMember) -> bool:
+def is_lagging(voter: QuorumMember, leader: QuorumMember) -> bool:
     behind_ms = leader.last_caught_up_timestamp_ms - voter.last_caught_up_timestamp_ms
     return voter.lag > 0 and behind_ms > LAG_MS_MAX and not (voter.unreachable or voter.is_learner)
 
@@ -244,7 +244,7 @@ def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescriptio
     for each in leaderless:
         able.update(each.partition.isr_nodes, each.partition.eligible_leader_replicas or ())
     if away := sorted(able - in_service):
-        return f"start broker {_listed(away)}, which {'holds' if len(away) == 1 else 'hold'} all committed records"
+        return f"start broker {listed(away)}, which {'holds' if len(away) == 1 else 'hold'} all committed records"
     return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
 
 
@@ -253,7 +253,7 @@ def _missing(partitions: Iterable[Shown]) -> str:
     missing: set[int] = set()
     for each in partitions:
         missing.update(set(each.partition.replica_nodes) - set(each.partition.isr_nodes))
-    return f"the replicas on broker {_listed(sorted(missing))}, or see there why they lag"
+    return f"the replicas on broker {listed(sorted(missing))}, or see there why they lag"
 
 
 def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:
@@ -286,6 +286,6 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _listed(broker_ids: Sequence[int]) -> str:
+def listed(broker_ids: Sequence[int]) -> str:
     *first, last = map(str, broker_ids)
     return f"{', '.join(first)} and {last}" if first else last

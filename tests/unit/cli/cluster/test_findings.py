@@ -1,90 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from kraft.cli.cluster.findings import ClusterFacts, Finding, Severity, findings, state_of
-from kraft.cli.topics.description import Shown
+from kraft.cli.cluster.findings import Finding, Severity, findings, state_of
 from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.metadata.topic_names import OFFSETS_TOPIC
-from kraft.model.brokers import BrokerDescription
-from kraft.model.describe_quorum import QuorumDescription, QuorumMember
+from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError
-from kraft.model.ids import LogDirectory, TopicPartition
-from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
+from kraft.model.ids import TopicPartition
 from kraft.wire.schema.describe_producers import ProducerState
-from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
-
-DATA = LogDirectory("/data")
-
-
-def log_directory(path: str, code: ErrorCode = ErrorCode.NONE, reason: str = "") -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(error_code=code, log_dir=path, topics=(), reason=reason)
-
-
-def broker(broker_id: int, **changes: Any) -> BrokerDescription:
-    described = BrokerDescription(
-        broker_id=broker_id,
-        broker_epoch=7,
-        addresses=[],
-        rack="",
-        fenced=False,
-        fenced_by_operator=False,
-        in_controlled_shutdown=False,
-        leaders=1,
-        replicas=1,
-        in_sync=1,
-        log_directory_ids=[],
-        features=[],
-    )
-    return replace(described, **changes)
-
-
-def voter(node_id: int, **changes: Any) -> QuorumMember:
-    known = QuorumMember(
-        node_id=node_id, log_end_offset=40, lag=0, last_fetch_timestamp_ms=0, last_caught_up_timestamp_ms=60_000
-    )
-    return replace(known, **changes)
-
-
-def partition(
-    number: int = 0,
-    *,
-    topic: str = "orders",
-    leader: int = 1,
-    isr: Sequence[int] = (1, 2, 3),
-    elr: Sequence[int] = (),
-    min_isr: int = 2,
-) -> Shown:
-    metadata = DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE,
-        partition_index=number,
-        leader_id=leader,
-        leader_epoch=4,
-        replica_nodes=(1, 2, 3),
-        isr_nodes=tuple(isr),
-        offline_replicas=(),
-        eligible_leader_replicas=tuple(elr),
-    )
-    return Shown(topic=topic, partition=metadata, reassignment=None, min_insync_replicas=min_isr)
-
-
-def facts(**changes: Any) -> ClusterFacts:
-    healthy = ClusterFacts(
-        fenced={},
-        quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)], cluster_id="c"),
-        brokers=[broker(1), broker(2), broker(3)],
-        partitions=[partition(0), partition(1)],
-        directories={each: [log_directory(DATA)] for each in (1, 2, 3)},
-        hanging=[],
-        unknown={},
-    )
-    return replace(healthy, **changes)
+from tests.support.cluster_facts import DATA, broker, facts, log_directory, partition, voter
 
 
 def found(**changes: Any) -> list[tuple[Severity, str]]:
