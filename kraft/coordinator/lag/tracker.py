@@ -1,0 +1,149 @@
+"""All that a coordinator remembers for the lag of its groups: it looks at the commits of its shards again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kraft.coordinator.lag.commit_window import COMMITS_KEPT, CommitWindow
+from kraft.coordinator.lag.log_ends import Behind, LogEnds
+from kraft.coordinator.lag.states import Commit, LagState, state_of
+from kraft.coordinator.offsets.committed_offsets import PartitionOffsets, TopicOffsets
+from kraft.metadata.persistent_maps import PersistentMap
+from kraft.model.ids import Offset, TopicPartition
+
+WINDOWS_MAX: Final = 100_000
+"""Partitions of groups that are remembered, of one broker. Those above are only known as they are now."""
+
+LOOK_MS: Final = 10_000
+"""Time between two looks, as in Burrow."""
+
+AT_END_LATELY_MS: Final = COMMITS_KEPT * LOOK_MS
+"""A group that had read everything so short a time ago has not stopped."""
+
+_Key = tuple[str, str, int]
+_Groups = PersistentMap[str, TopicOffsets]
+
+_NO_GROUPS: Final[_Groups] = PersistentMap()
+_NO_TOPICS: Final[TopicOffsets] = PersistentMap()
+_NO_PARTITIONS: Final[PartitionOffsets] = PersistentMap()
+
+
+class PartitionLag(NamedTuple):
+    """How far a group is behind in one partition."""
+
+    partition: TopicPartition
+    committed: Offset
+    lag: int | None
+    """Records that wait; None: the end of the log is not known."""
+
+    behind: Behind | None
+    """The same in time. None: not known."""
+
+    state: LagState
+    commits: tuple[Commit, ...]
+    """The last commits that were seen, oldest first."""
+
+    @property
+    def completeness(self) -> float:
+        """From 0 to 1: how much of the commits that the state is judged by this broker has seen."""
+        return len(self.commits) / COMMITS_KEPT
+
+
+class LagTracker:
+    """Remembers commits by shard, so that all of a shard can be forgotten when another broker has its groups."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, _Groups] = {}
+        self._windows: dict[int, dict[_Key, CommitWindow]] = {}
+        self._windows_count = 0
+        self._readers: Counter[TopicPartition] = Counter()
+        """How many groups have an offset of each partition."""
+
+        self._ends: dict[TopicPartition, LogEnds] = {}
+
+    def note_commits(self, shard: int, groups: _Groups) -> Iterator[None]:
+        """Note what was committed in a shard since the last look; it costs what has changed.
+
+        Yields after each partition. If the shard is forgotten in between, the rest of it is not noted.
+        """
+        windows = self._windows.setdefault(shard, {})
+        before = self._seen.get(shard, _NO_GROUPS)
+        for group in groups.differing_keys(before):
+            topics, known_topics = groups.get(group, _NO_TOPICS), before.get(group, _NO_TOPICS)
+            for topic in topics.differing_keys(known_topics):
+                partitions = topics.get(topic, _NO_PARTITIONS)
+                for partition in partitions.differing_keys(known_topics.get(topic, _NO_PARTITIONS)):
+                    self._note(windows, (group, topic, partition), partitions)
+                    yield
+                    if self._windows.get(shard) is not windows:
+                        return
+        self._seen[shard] = groups
+
+    def _note(self, windows: dict[_Key, CommitWindow], key: _Key, partitions: PartitionOffsets) -> None:
+        place = TopicPartition(key[1], key[2])
+        committed = partitions.get(key[2])
+        window = windows.get(key)
+        if committed is None:
+            if window is not None:
+                self._drop(windows, key)
+            return
+        if window is None:
+            if self._windows_count >= WINDOWS_MAX:
+                return
+            windows[key] = window = CommitWindow()
+            self._windows_count += 1
+            self._readers[place] += 1
+        ends = self._ends.get(place)
+        end = None if ends is None else ends.end
+        # The end may be older than the commit, which then was at the end, as far as is known.
+        lag = None if end is None else max(0, end - committed.offset)
+        window.add(Commit(committed.offset, committed.commit_timestamp_ms, lag))
+
+    def _drop(self, windows: dict[_Key, CommitWindow], key: _Key) -> None:
+        del windows[key]
+        self._windows_count -= 1
+        place = TopicPartition(key[1], key[2])
+        self._readers[place] -= 1
+        if not self._readers[place]:
+            del self._readers[place]
+            self._ends.pop(place, None)
+
+    def forget(self, shard: int) -> None:
+        """Forget the groups of a shard that another broker has now."""
+        self._seen.pop(shard, None)
+        windows = self._windows.pop(shard, {})
+        for key in list(windows):
+            self._drop(windows, key)
+
+    @property
+    def shards(self) -> frozenset[int]:
+        return frozenset(self._windows)
+
+    def watched(self) -> list[TopicPartition]:
+        """Return the partitions whose ends have to be known."""
+        return list(self._readers)
+
+    def note_ends(self, ends: Iterable[tuple[TopicPartition, Offset]], now_ms: int) -> None:
+        """Note where logs end now. A partition that nobody reads any more is left out."""
+        for place, end in ends:
+            if place in self._readers:
+                self._ends.setdefault(place, LogEnds()).add(now_ms, end)
+
+    def lag_of(self, shard: int, group: str, topics: TopicOffsets, now_ms: int) -> Iterator[PartitionLag]:
+        """Yield how far a group with these committed offsets is behind, partition by partition, sorted."""
+        windows: Mapping[_Key, CommitWindow] = self._windows.get(shard, {})
+        for topic in sorted(topics):
+            partitions = topics[topic]
+            for partition in sorted(partitions):
+                place, committed = TopicPartition(topic, partition), partitions[partition].offset
+                window, ends = windows.get((group, topic, partition)), self._ends.get(place)
+                commits = () if window is None else tuple(window.commits())
+                if ends is None or ends.end is None:
+                    yield PartitionLag(place, committed, None, None, LagState.OK, commits)
+                    continue
+                lag = max(0, ends.end - committed)
+                was_at_end = bool(commits) and ends.was_within(commits[-1].offset, now_ms - AT_END_LATELY_MS)
+                state = state_of(commits, lag, now_ms, was_at_end=was_at_end)
+                yield PartitionLag(place, committed, lag, ends.behind(committed, now_ms), state, commits)
