@@ -50,7 +50,7 @@ AS_LONG_MS: Final = STEP_MS * (len(MOVING) - 1)
             committed(MOVING, (9, 9, 9, 9), last_ms_ago=AS_LONG_MS + 1), 9, False, LagState.STOP, id="silent longer"
         ),
         pytest.param(
-            committed(MOVING, (0, 0, 0, 0), last_ms_ago=AS_LONG_MS + 1), 9, False, LagState.STOP, id="silent after the end"
+            committed(MOVING, (0, 0, 0, 0), last_ms_ago=AS_LONG_MS + 1), 9, False, LagState.STOP, id="silent after it"
         ),
         pytest.param(
             committed(MOVING, (0, 0, 0, 0), last_ms_ago=AS_LONG_MS + 1), 9, True, LagState.OK, id="at the end lately"
