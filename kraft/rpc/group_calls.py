@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.model.group_lags import DescribeGroupLagsRequest, DescribeGroupLagsResponse
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import groups_pb2
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -44,3 +45,4 @@ CONSUMER_GROUP_DESCRIBE: Final = Call(
     _GROUPS, "ConsumerGroupDescribe", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 )
 DELETE_GROUPS: Final = Call(_GROUPS, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse)
+DESCRIBE_GROUP_LAGS: Final = Call(_GROUPS, "DescribeGroupLags", DescribeGroupLagsRequest, DescribeGroupLagsResponse)

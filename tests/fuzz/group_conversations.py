@@ -25,6 +25,7 @@ from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_groups import FakeGroups
+from tests.support.server.group_lags import lags_without_ends
 from tests.support.virtual_time import run_virtually
 
 FRAMES_MAX: Final = 12
@@ -63,6 +64,7 @@ async def _converse(data: bytes) -> None:
         consumer=ConsumerGroupsHandler(groups, lambda: cluster.image),
         groups=GroupsHandler(groups),
         offsets=CommittedOffsetsHandler(groups, lambda: cluster.image),
+        lags=lags_without_ends(groups),
     )
     # Of a broker, only these are there.
     side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)

@@ -18,6 +18,7 @@ from kraft.cli.groups.choice import (
     described,
 )
 from kraft.cli.groups.deletion import delete, delete_offsets
+from kraft.cli.groups.lag import lag
 from kraft.cli.groups.reset import reset_offsets
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -158,6 +159,7 @@ def state(
     check_all_found(missing)
 
 
+app.command("lag")(lag)
 app.command("reset-offsets")(reset_offsets)
 app.command("delete")(delete)
 app.command("delete-offsets")(delete_offsets)

@@ -114,6 +114,7 @@ class Admin:
     # --- groups and their committed offsets ------------------------------------------------------------------
 
     list_groups = group_admin.list_groups
+    describe_group_lags = group_admin.describe_group_lags
     describe_consumer_groups = group_admin.describe_consumer_groups
     delete_consumer_groups = group_admin.delete_consumer_groups
     remove_members_from_consumer_group = group_admin.remove_members_from_consumer_group

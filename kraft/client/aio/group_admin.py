@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
+from kraft.client.model.arguments import checked_names
 from kraft.client.model.group_offsets import (
     check_fetched,
     checked_offsets,
@@ -20,10 +21,12 @@ from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.model.group_lags import DescribeGroupLagsRequest, GroupLag
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
+    DESCRIBE_GROUP_LAGS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
     LIST_GROUPS,
@@ -67,6 +70,25 @@ async def list_groups(
     # A group that moved meanwhile may be on two lists.
     by_id = {group.group_id: listed(group) for response in responses.values() for group in response.groups}
     return [by_id[group_id] for group_id in sorted(by_id)]
+
+
+async def describe_group_lags(
+    admin: AdminClient, group_ids: Iterable[str] = (), *, timeout_ms: int | None = None
+) -> list[GroupLag]:
+    """Return how far groups are behind, as their coordinators have seen it lately, sorted by id: these, or all.
+
+    A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND. A coordinator
+    looks every ten seconds, and remembers in memory: `completeness` says how much of the last commits it has seen.
+    """
+    request = DescribeGroupLagsRequest(group_ids=checked_names(group_ids))
+    responses = await admin.calls.of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
+    found = dict[str, GroupLag]()
+    for response in responses.values():
+        for each in response.groups:
+            # The others do not coordinate the group.
+            if each.error_code != ErrorCode.NOT_COORDINATOR:
+                found[each.group_id] = each
+    return [found[group_id] for group_id in sorted(found)]
 
 
 async def describe_consumer_groups(

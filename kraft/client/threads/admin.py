@@ -99,6 +99,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     # --- groups and their committed offsets ------------------------------------------------------------------
 
     list_groups = waiting(AsyncAdmin.list_groups)
+    describe_group_lags = waiting(AsyncAdmin.describe_group_lags)
     describe_consumer_groups = waiting(AsyncAdmin.describe_consumer_groups)
     delete_consumer_groups = waiting(AsyncAdmin.delete_consumer_groups)
     remove_members_from_consumer_group = waiting(AsyncAdmin.remove_members_from_consumer_group)

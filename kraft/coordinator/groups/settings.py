@@ -67,6 +67,13 @@ class GroupShardSettings:
     converted_size_max: int = CONVERTED_SIZE_MAX
     """Most members of a group that may change its protocol while it has members."""
 
+    lag_look_interval_ms: int = key(
+        "group.lag.look.interval.ms",
+        whole_number(100),
+        "Time between two looks at the commits of groups and at the ends of the logs they are for; ten commits and the"
+        " looks of some minutes are remembered, in memory.",
+        default=10_000,
+    )
     offset_metadata_length_max: int = key(
         "offset.metadata.max.bytes",
         whole_number(0),

@@ -29,6 +29,10 @@ class CommitWindow:
         if len(self._numbers) > _FIELDS * COMMITS_KEPT:
             del self._numbers[:_FIELDS]
 
+    def has_last(self, offset: Offset, timestamp_ms: int) -> bool:
+        """Return whether this is the latest commit."""
+        return len(self._numbers) > 0 and (self._numbers[-3], self._numbers[-2]) == (offset, timestamp_ms)
+
     def commits(self) -> list[Commit]:
         """Return the commits, oldest first."""
         numbers = self._numbers

@@ -42,16 +42,18 @@ class Commit(NamedTuple):
     """Records that waited behind it, by the end of the log that was known then; None: none was known yet."""
 
 
-def state_of(commits: Sequence[Commit], lag: int, now_ms: int, *, was_at_end: bool) -> LagState:
+def state_of(commits: Sequence[Commit], lag: int, now_ms: int, *, was_at_end: bool, window_ms: int) -> LagState:
     """Return the state by the commits of the window, oldest first, and the lag of now.
 
-    `was_at_end` says whether the last commit was the end of the log a short time ago: such a group has not stopped.
+    `was_at_end` says whether the last commit was the end of the log a short time ago: such a group has not stopped. A
+    single commit tells neither a trend nor how often the group commits: it has stopped after `window_ms`. To Burrow it
+    has stopped at once, and so have many groups after each start of Burrow.
     """
     if lag <= 0 or not commits:
         return LagState.OK
-    if _has_stopped(commits, now_ms) and not was_at_end:
+    if _has_stopped(commits, now_ms, window_ms) and not was_at_end:
         return LagState.STOP
-    if any(each.lag == 0 for each in commits):
+    if len(commits) == 1 or any(each.lag == 0 for each in commits):
         return LagState.OK
     if any(later.offset < earlier.offset for earlier, later in pairwise(commits)):
         return LagState.REWIND
@@ -69,6 +71,6 @@ def state_of_group(partitions: Iterable[LagState]) -> LagState:
     return LagState(min(worst, LagState.ERR.value))
 
 
-def _has_stopped(commits: Sequence[Commit], now_ms: int) -> bool:
+def _has_stopped(commits: Sequence[Commit], now_ms: int, window_ms: int) -> bool:
     first, last = commits[0].timestamp_ms, commits[-1].timestamp_ms
-    return now_ms - last > last - first
+    return now_ms - last > (window_ms if len(commits) == 1 else last - first)

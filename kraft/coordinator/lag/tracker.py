@@ -17,10 +17,7 @@ WINDOWS_MAX: Final = 100_000
 """Partitions of groups that are remembered, of one broker. Those above are only known as they are now."""
 
 LOOK_MS: Final = 10_000
-"""Time between two looks, as in Burrow."""
-
-AT_END_LATELY_MS: Final = COMMITS_KEPT * LOOK_MS
-"""A group that had read everything so short a time ago has not stopped."""
+"""Default of the time between two looks, as in Burrow."""
 
 _Key = tuple[str, str, int]
 _Groups = PersistentMap[str, TopicOffsets]
@@ -54,7 +51,11 @@ class PartitionLag(NamedTuple):
 class LagTracker:
     """Remembers commits by shard, so that all of a shard can be forgotten when another broker has its groups."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_interval_ms: int = LOOK_MS) -> None:
+        self._window_ms = COMMITS_KEPT * look_interval_ms
+        """Time that as many commits take at least. A group that had read everything so short a time ago has not
+        stopped."""
+
         self._seen: dict[int, _Groups] = {}
         self._windows: dict[int, dict[_Key, CommitWindow]] = {}
         self._windows_count = 0
@@ -99,7 +100,9 @@ class LagTracker:
         end = None if ends is None else ends.end
         # The end may be older than the commit, which then was at the end, as far as is known.
         lag = None if end is None else max(0, end - committed.offset)
-        window.add(Commit(committed.offset, committed.commit_timestamp_ms, lag))
+        if not window.has_last(committed.offset, committed.commit_timestamp_ms):
+            # A shard that was loaded again has the same commits as other objects.
+            window.add(Commit(committed.offset, committed.commit_timestamp_ms, lag))
 
     def _drop(self, windows: dict[_Key, CommitWindow], key: _Key) -> None:
         del windows[key]
@@ -144,6 +147,6 @@ class LagTracker:
                     yield PartitionLag(place, committed, None, None, LagState.OK, commits)
                     continue
                 lag = max(0, ends.end - committed)
-                was_at_end = bool(commits) and ends.was_within(commits[-1].offset, now_ms - AT_END_LATELY_MS)
-                state = state_of(commits, lag, now_ms, was_at_end=was_at_end)
+                was_at_end = bool(commits) and ends.was_within(commits[-1].offset, now_ms - self._window_ms)
+                state = state_of(commits, lag, now_ms, was_at_end=was_at_end, window_ms=self._window_ms)
                 yield PartitionLag(place, committed, lag, ends.behind(committed, now_ms), state, commits)

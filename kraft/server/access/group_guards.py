@@ -10,6 +10,7 @@ from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.model.group_lags import DescribeGroupLagsRequest, DescribeGroupLagsResponse, GroupLag
 from kraft.server.access.asker import Asker
 from kraft.server.access.group_askers import GroupAskers
 from kraft.server.access.guard import (
@@ -23,7 +24,7 @@ from kraft.server.access.guard import (
     required,
     topic_needs,
 )
-from kraft.server.handlers import committed_offsets, consumer_groups, find_coordinator, groups
+from kraft.server.handlers import committed_offsets, consumer_groups, find_coordinator, group_lags, groups
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema import consumer_group_describe as of_consumer
@@ -136,6 +137,26 @@ async def _with_operations(asker: Asker, request: Any, response: Any) -> Any:
 
 def _not_deleted(group_id: str, refusal: Refusal) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=refusal.error_code)
+
+
+async def describe_group_lags(asker: Asker, request: DescribeGroupLagsRequest, proceed: Proceed) -> Any:
+    """DESCRIBE on each group, and on each topic: of others nothing is told. All groups are those one may describe."""
+    describe: Final = Operation.DESCRIBE
+    allowed, refused = await asked(request.group_ids, lambda group: asker.may(describe, _GROUP, group))
+    answers = list[GroupLag]()
+    if allowed or not refused:
+        response: DescribeGroupLagsResponse = await proceed(DescribeGroupLagsRequest(group_ids=list(allowed)))
+        answers = response.groups
+    if not request.group_ids:
+        answers = list((await asked(answers, lambda each: asker.may(describe, _GROUP, each.group_id))).allowed)
+    told = [await _visible_lag(asker, each) for each in answers]
+    told += (group_lags.refused_group(each, asker.refusal(describe, _GROUP, each)) for each in refused)
+    return DescribeGroupLagsResponse(groups=told)
+
+
+async def _visible_lag(asker: Asker, group: GroupLag) -> GroupLag:
+    visible, hidden = await asked(group.partitions, lambda each: asker.may(Operation.DESCRIBE, _TOPIC, each.topic))
+    return group_lags.group_lag(group.group_id, list(visible)) if hidden else group
 
 
 delete_groups: Final = part_by_part(

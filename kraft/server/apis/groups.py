@@ -10,6 +10,7 @@ from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
+    DESCRIBE_GROUP_LAGS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
     HEARTBEAT,
@@ -132,6 +133,13 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP),),
         guard=lambda _: group_guards.describe_consumer_groups,
         refused=never_refused,
+    ),
+    Api(
+        call=DESCRIBE_GROUP_LAGS,
+        decided_by=DecidedBy.COORDINATOR,
+        handler=lambda broker: broker.groups.lags.handle,
+        needs=(Permission(Operation.DESCRIBE, ResourceType.GROUP), Permission(Operation.DESCRIBE, ResourceType.TOPIC)),
+        guard=lambda _: group_guards.describe_group_lags,
     ),
     Api(
         key=ApiKey.DELETE_GROUPS,

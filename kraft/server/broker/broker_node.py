@@ -79,6 +79,7 @@ class BrokerNode:
             await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.mover.run())
+            tasks.create_task(self._coordinators.lags.run())
             tasks.create_task(self.apis.logins.run())
             importing = self.apis.user_import()
             tasks.create_task(importing.run())

@@ -7,23 +7,26 @@ from collections.abc import Mapping
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.server.broker.cluster_log_ends import ClusterLogEnds
 from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.transactions import BrokerTransactions
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.group_kind import group_kind, group_shard_settings, host_settings
+from kraft.server.coordinator.group_lags import GroupLags
 from kraft.server.coordinator.internal_topic import InternalTopic, offsets_topic, transactions_topic
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.handlers.broker_handlers import GroupHandlers
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
+from kraft.server.handlers.group_lags import GroupLagsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.replica.partition import Partition
 
 
 class BrokerCoordinators:
     def __init__(self, services: CoordinatorServices) -> None:
-        config, world, metadata, _, waiting_appends = services
+        config, world, metadata, logs, waiting_appends = services
         self._image = image = metadata.image
         controllers, fatal = metadata.controllers, world.fatal
         offsets = InternalTopic(OFFSETS_TOPIC, offsets_topic, config, image, controllers, fatal)
@@ -48,12 +51,16 @@ class BrokerCoordinators:
             self.transactions.verifier.verify_one, is_enabled=config.transaction_verification.enabled
         )
 
+        ends = ClusterLogEnds(config.node_id, image, logs.partitions, self.transactions.brokers)
+        self.lags = GroupLags(self.groups, ends.ask, world.clock, config.groups.lag_look_interval_ms)
+
     def group_handlers(self) -> GroupHandlers:
         return GroupHandlers(
             classic=ClassicGroupsHandler(self.groups),
             consumer=ConsumerGroupsHandler(self.groups, self._image),
             groups=GroupsHandler(self.groups),
             offsets=CommittedOffsetsHandler(self.groups, self._image),
+            lags=GroupLagsHandler(self.lags),
         )
 
     def role_changed(self, partition: Partition) -> None:

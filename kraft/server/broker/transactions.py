@@ -47,7 +47,7 @@ class BrokerTransactions:
         self._config = config
         self._image = metadata.image
         self._logs = logs
-        self._brokers = OtherBrokers(world, metadata.image)
+        self.brokers = OtherBrokers(world, metadata.image)
         self.producer_ids = ProducerIds(metadata.registration, metadata.controllers)
         self.markers = TxnMarkersHandler(
             logs.partitions,
@@ -80,7 +80,7 @@ class BrokerTransactions:
         """End, after the coordinators were drained."""
         await self.verifier.close()
         await shut_down(self._load_thread, drops_waiting=True)
-        await self._brokers.connections.close()
+        await self.brokers.connections.close()
 
     # --- calls to other brokers, or to this one ------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class BrokerTransactions:
 
     async def _call(self, broker_id: BrokerId, call: Call[Request, Response], request: Request) -> Response:
         """Call a broker at its registered address. Raises Unreachable, also once it is fenced, or its Refusal."""
-        answer = self._brokers.peer(broker_id).call(call, request, CALL_S_MAX)
+        answer = self.brokers.peer(broker_id).call(call, request, CALL_S_MAX)
         return await while_in_service(broker_id, answer, self._image)
 
     def _batch_bytes_max(self) -> int:

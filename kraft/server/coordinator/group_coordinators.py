@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.commit import commit_bytes_min
+from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
@@ -172,6 +174,23 @@ class GroupCoordinators:
                 if refusal.error_code is not ErrorCode.NOT_COORDINATOR:
                     raise
         return tuple(views)
+
+    def committed_offsets(self) -> dict[int, CommittedOffsets]:
+        """Return the committed offsets of the shards that answer now, by partition of `__consumer_offsets`."""
+        found = dict[int, CommittedOffsets]()
+        for host in self._hosts:
+            # The others have them elsewhere, or will have them soon.
+            with suppress(Refusal):
+                found[host.partition.topic_partition.partition] = host.running().committed.offsets
+        return found
+
+    def committed_offsets_of(self, group_id: str) -> tuple[int, CommittedOffsets]:
+        """Return the partition of `__consumer_offsets` that a group belongs to, and its committed offsets.
+
+        Raises Refusal as `decide`, at once.
+        """
+        host = self._host(group_id)
+        return host.partition.topic_partition.partition, host.running().committed.offsets
 
     def _view(self, host: GroupHost) -> GroupsView:
         shard = host.running()

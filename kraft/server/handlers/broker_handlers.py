@@ -8,6 +8,7 @@ from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.group_lags import GroupLagsHandler
 from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
@@ -20,6 +21,7 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
     consumer: ConsumerGroupsHandler
     groups: GroupsHandler
     offsets: CommittedOffsetsHandler
+    lags: GroupLagsHandler
 
 
 class RecordHandlers(Struct, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ def cluster() -> Iterator[Cluster]:
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.assignment.interval.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
+        "group.lag.look.interval.ms": "100",
     }
     with Cluster(1, overrides=overrides) as started:
         yield started
@@ -220,3 +221,38 @@ def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:
         assert len(set(readers.values())) == 2
         lines = kraft(cluster, "groups", "members", name, "--verbose").splitlines()
         assert sorted(line.split()[6] for line in lines[1:]) == [f"{name}:0", f"{name}:1"]
+
+
+def test_lag_says_how_a_group_does(cluster: Cluster, admin: Admin, name: str) -> None:
+    partitions = [TopicPartition(name, number) for number in range(2)]
+
+    def lag_of_group() -> dict[str, Any]:
+        (found,) = json.loads(kraft(cluster, "groups", "lag", name, "--output", "json"))
+        return dict(found)
+
+    def commit(*offsets: int) -> None:
+        admin.alter_consumer_group_offsets(
+            name, {each: OffsetAndMetadata(offset) for each, offset in zip(partitions, offsets, strict=True)}
+        )
+
+    commit(4, RECORDS)
+    # It commits no more for as long as ten looks take.
+    until(lambda: lag_of_group()["state"] == "ERR", lambda: f"it has not stopped: {lag_of_group()}", DEADLINE_S)
+    stopped = lag_of_group()
+    assert stopped["lag"] == RECORDS - 4
+    first, second = stopped["partitions"]
+    assert (first["state"], first["current_offset"], first["lag"]) == ("STOP", 4, RECORDS - 4)
+    assert first["behind_is_at_least"], "the records were there before anybody looked"
+    assert first["behind_seconds"] > 0
+    assert (second["state"], second["lag"], second["behind_seconds"]) == ("OK", 0, 0)
+
+    table = kraft(cluster, "groups", "lag").splitlines()
+    assert table[0].split() == ["GROUP", "STATE", "LAG", "BEHIND", "PARTITIONS", "SEEN"]
+    assert [row.split()[:3] for row in table if row.startswith(name)] == [[name, "ERR", "6"]]
+
+    commit(RECORDS, RECORDS)
+    until(lambda: lag_of_group()["state"] == "OK", "the group has read everything", DEADLINE_S)
+
+    refused = run_kraft(cluster, "groups", "lag", "nobody")
+    assert refused.returncode == 1
+    assert "there is no group 'nobody'" in refused.stderr

@@ -39,6 +39,7 @@ from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.client.coordinators import client, found
 from tests.support.client.fake_timers import FakeTimers
 from tests.support.server.fake_controllers import python_name
+from tests.support.server.group_lags import lags_without_ends
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -66,6 +67,7 @@ class FakeGroups:
             consumer=ConsumerGroupsHandler(coordinators, self._image),
             groups=GroupsHandler(coordinators),
             offsets=CommittedOffsetsHandler(coordinators, self._image),
+            lags=lags_without_ends(coordinators),
         )
         # Of a broker, only these are there.
         side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)

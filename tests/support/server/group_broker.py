@@ -36,6 +36,7 @@ from kraft.wire.schema.sync_group import SyncGroupRequest
 from tests.support.classic_requests import assigning, offered
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.fake_transactions import FakeTransactions
+from tests.support.server.group_lags import lags_without_ends
 from tests.support.server.replicas import Broker, InlineExecutor, lead, settle
 from tests.support.virtual_time import LoopClock
 
@@ -94,6 +95,7 @@ class GroupBroker:
             consumer=ConsumerGroupsHandler(self.coordinators, lambda: self.image),
             groups=GroupsHandler(self.coordinators),
             offsets=CommittedOffsetsHandler(self.coordinators, lambda: self.image),
+            lags=lags_without_ends(self.coordinators),
         )
 
     async def __aenter__(self) -> GroupBroker:

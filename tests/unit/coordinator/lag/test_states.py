@@ -33,6 +33,8 @@ AS_LONG_MS: Final = STEP_MS * (len(MOVING) - 1)
     ("commits", "lag", "was_at_end", "state"),
     [
         pytest.param([], 50, False, LagState.OK, id="nothing seen yet"),
+        pytest.param(committed((100,), (5,), last_ms_ago=10 * STEP_MS), 9, False, LagState.OK, id="one commit"),
+        pytest.param(committed((100,), (5,), last_ms_ago=10 * STEP_MS + 1), 9, False, LagState.STOP, id="one, long"),
         pytest.param(committed(MOVING, (9, 9, 9, 9)), 0, False, LagState.OK, id="all is read now"),
         pytest.param(committed(MOVING, (9, 0, 9, 9)), 9, False, LagState.OK, id="all was read once"),
         pytest.param(committed(MOVING, (9, 8, 9, 9)), 9, False, LagState.OK, id="the lag shrank once"),
@@ -63,7 +65,7 @@ AS_LONG_MS: Final = STEP_MS * (len(MOVING) - 1)
 def test_a_state_follows_from_the_last_commits(
     commits: list[Commit], lag: int, was_at_end: bool, state: LagState
 ) -> None:
-    assert state_of(commits, lag, NOW_MS, was_at_end=was_at_end) is state
+    assert state_of(commits, lag, NOW_MS, was_at_end=was_at_end, window_ms=10 * STEP_MS) is state
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft.model.group_lags import DescribeGroupLagsRequest, DescribeGroupLagsResponse, GroupLag, PartitionLag
+from kraft.server.handlers.group_lags import group_lag
 from kraft.wire.schema import (
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -89,6 +91,22 @@ def consumer_group(group_id: str) -> consumer_group_describe.DescribedGroup:
     )
 
 
+def _lag_of(group_id: str) -> GroupLag:
+    one = PartitionLag(
+        topic=TOPIC,
+        partition=0,
+        state="STOP",
+        committed_offset=5,
+        lag=3,
+        behind_ms=1_000,
+        is_at_least=False,
+        completeness=1.0,
+        first_commit=None,
+        last_commit=None,
+    )
+    return group_lag(group_id, [one])
+
+
 GROUP_CASES: Final[dict[str, Case]] = {
     "FindCoordinator": Case(
         find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=(GROUP,)),
@@ -140,6 +158,12 @@ GROUP_CASES: Final[dict[str, Case]] = {
         ),
         ((on_group(DESCRIBE),), (on_topic(DESCRIBE),)),
         "a group is not shown if its members have topics that the client may not describe",
+    ),
+    "DescribeGroupLags": Case(
+        DescribeGroupLagsRequest(group_ids=[GROUP]),
+        lambda request: DescribeGroupLagsResponse(groups=[_lag_of(each) for each in request.group_ids]),
+        ((on_group(DESCRIBE),), (on_topic(DESCRIBE, None),)),
+        "partitions of topics that the client may not describe are left out",
     ),
     "DeleteGroups": Case(
         delete_groups.DeleteGroupsRequest(groups_names=(GROUP,)),

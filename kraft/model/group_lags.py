@@ -1,0 +1,66 @@
+"""DescribeGroupLags: how far groups are behind, in records and in time, and what their last commits say of them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+UNKNOWN = -1
+
+
+class DescribeGroupLagsRequest(Struct, frozen=True, kw_only=True):
+    group_ids: list[str]
+    """Groups whose coordinator is this broker; empty: all that it coordinates and that have committed offsets."""
+
+
+class SeenCommit(Struct, frozen=True, kw_only=True):
+    """A commit that the coordinator saw."""
+
+    offset: int
+    timestamp_ms: int
+    lag: int
+    """Records that waited behind it then; -1 if that was not known."""
+
+
+class PartitionLag(Struct, frozen=True, kw_only=True):
+    """How far a group is behind in one partition. -1: not known."""
+
+    topic: str
+    partition: int
+    state: str
+    """One of Burrow's: OK, WARN, STOP, STALL or REWIND."""
+
+    committed_offset: int
+    lag: int
+    """Records up to the high watermark, in the last ten seconds."""
+
+    behind_ms: int
+    """Age of the first record that waits; 0: none does."""
+
+    is_at_least: bool
+    """True: that record is older than the memory of the coordinator, and so the age may be higher."""
+
+    completeness: float
+    """Share of the commits that the state is judged by which the coordinator has seen, from 0 to 1."""
+
+    first_commit: SeenCommit | None
+    last_commit: SeenCommit | None
+    """Of those it is judged by. None: none was seen."""
+
+
+class GroupLag(Struct, frozen=True, kw_only=True):
+    """How far one group is behind."""
+
+    group_id: str
+    error_code: int
+    """GROUP_ID_NOT_FOUND: the group has no committed offsets."""
+
+    error_message: str
+    state: str
+    """The worst of its partitions, ERR for what is worse than that."""
+
+    partitions: list[PartitionLag]
+    """Ordered by topic and partition."""
+
+
+class DescribeGroupLagsResponse(Struct, frozen=True, kw_only=True):
+    groups: list[GroupLag]

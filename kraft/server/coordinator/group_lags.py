@@ -1,0 +1,64 @@
+"""Looks at the commits of this broker's groups, and at the ends of the logs they are for, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from kraft.coordinator.lag.tracker import LOOK_MS, LagTracker, PartitionLag
+from kraft.model.ids import Offset, TopicPartition
+from kraft.runtime.clock import Clock
+from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.loop.periods import period_end
+from kraft.server.loop.turns import Turns
+
+AT_ONCE: Final = 500
+"""Partitions of groups that are looked at before other tasks have their turn, at 2 to 5 us each."""
+
+AskForEnds = Callable[[Sequence[TopicPartition]], Awaitable[Iterable[tuple[TopicPartition, Offset]]]]
+"""Returns the high watermarks of partitions; those that cannot be found out are left out."""
+
+
+class GroupLags:
+    def __init__(
+        self, groups: GroupCoordinators, ask_for_ends: AskForEnds, clock: Clock, look_interval_ms: int = LOOK_MS
+    ) -> None:
+        self._groups = groups
+        self._ask_for_ends = ask_for_ends
+        self._clock = clock
+        self._look_interval_s = look_interval_ms / 1_000
+        self._tracker = LagTracker(look_interval_ms)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await period_end(self._look_interval_s)
+            await self.look()
+
+    async def look(self) -> None:
+        tracker, committed = self._tracker, self._groups.committed_offsets()
+        for gone in tracker.shards - committed.keys():
+            tracker.forget(gone)
+        turns = Turns(AT_ONCE)
+        for shard, offsets in committed.items():
+            for _ in tracker.note_commits(shard, offsets.groups):
+                await turns.done()
+        if watched := tracker.watched():
+            ends = await self._ask_for_ends(watched)
+            tracker.note_ends(ends, self._clock.wall_ms())
+
+    def group_ids(self) -> list[str]:
+        """Return the groups here that have committed offsets."""
+        return sorted(group for each in self._groups.committed_offsets().values() for group in each.groups)
+
+    async def of_group(self, group_id: str) -> list[PartitionLag]:
+        """Return how far a group is behind, partition by partition; empty if it has no committed offsets.
+
+        Raises Refusal, as `GroupCoordinators.view`.
+        """
+        shard, offsets = self._groups.committed_offsets_of(group_id)
+        turns, found = Turns(AT_ONCE), []
+        for each in self._tracker.lag_of(shard, group_id, offsets.topics(group_id), self._clock.wall_ms()):
+            found.append(each)
+            await turns.done()
+        return found

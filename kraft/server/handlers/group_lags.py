@@ -1,0 +1,75 @@
+"""DescribeGroupLags: how far the groups of this coordinator are behind."""
+
+from __future__ import annotations
+
+from kraft.coordinator.group_refusals import no_group
+from kraft.coordinator.lag import tracker
+from kraft.coordinator.lag.states import Commit, LagState, state_of_group
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.group_lags import (
+    UNKNOWN,
+    DescribeGroupLagsRequest,
+    DescribeGroupLagsResponse,
+    GroupLag,
+    PartitionLag,
+    SeenCommit,
+)
+from kraft.server.coordinator.group_lags import GroupLags
+
+
+class GroupLagsHandler:
+    def __init__(self, lags: GroupLags) -> None:
+        self._lags = lags
+
+    async def handle(self, request: DescribeGroupLagsRequest) -> DescribeGroupLagsResponse:
+        """Return each group, or its Refusal; once if the request repeats it."""
+        asked = dict.fromkeys(request.group_ids or self._lags.group_ids())
+        return DescribeGroupLagsResponse(groups=[await self._of_group(each) for each in asked])
+
+    async def _of_group(self, group_id: str) -> GroupLag:
+        try:
+            found = await self._lags.of_group(group_id)
+            if not found:
+                raise no_group(group_id)
+        except Refusal as refusal:
+            return refused_group(group_id, refusal)
+        return group_lag(group_id, [_told(each) for each in found])
+
+
+def group_lag(group_id: str, partitions: list[PartitionLag]) -> GroupLag:
+    """Return the answer for a group with these partitions."""
+    state = state_of_group(LagState[each.state] for each in partitions)
+    return GroupLag(
+        group_id=group_id, error_code=ErrorCode.NONE, error_message="", state=state.name, partitions=partitions
+    )
+
+
+def refused_group(group_id: str, refusal: Refusal) -> GroupLag:
+    return GroupLag(
+        group_id=group_id,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        state=LagState.NOTFOUND.name,
+        partitions=[],
+    )
+
+
+def _told(seen: tracker.PartitionLag) -> PartitionLag:
+    commits, behind = seen.commits, seen.behind
+    return PartitionLag(
+        topic=seen.partition.topic,
+        partition=seen.partition.partition,
+        state=seen.state.name,
+        committed_offset=seen.committed,
+        lag=UNKNOWN if seen.lag is None else seen.lag,
+        behind_ms=UNKNOWN if behind is None else behind.ms,
+        is_at_least=behind is not None and behind.is_at_least,
+        completeness=seen.completeness,
+        first_commit=_commit(commits[0]) if commits else None,
+        last_commit=_commit(commits[-1]) if commits else None,
+    )
+
+
+def _commit(seen: Commit) -> SeenCommit:
+    lag = UNKNOWN if seen.lag is None else seen.lag
+    return SeenCommit(offset=seen.offset, timestamp_ms=seen.timestamp_ms, lag=lag)
