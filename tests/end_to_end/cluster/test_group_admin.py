@@ -102,7 +102,7 @@ def test_groups_are_shown_and_deleted_and_their_offsets_changed(cluster: Cluster
             committed = admin.list_consumer_group_offsets(group_id, require_stable=True)
             assert {partition: each.offset for partition, each in committed.items()} == everything
         # Their coordinators ask the leaders, which are other brokers for some of the partitions.
-        until(lambda: lags(admin) == dict.fromkeys(("new", "old"), [0, 0]), lambda: f"lags are {lags(admin)}")
+        until(lambda: lags(admin) == {"new": [0, 0], "old": [0, 0]}, lambda: f"lags are {lags(admin)}")
         deleted = admin.delete_consumer_groups(["old", "new", "none"])
         assert codes(deleted) == {
             "old": ErrorCode.NON_EMPTY_GROUP,
