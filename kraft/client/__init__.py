@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from kraft.model.client_quotas import QuotaMatch
     from kraft.model.configs import ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
-    from kraft.model.group_lags import GroupLag, PartitionLag, SeenCommit
     from kraft.model.ids import TopicPartition
     from kraft.model.partitions import ElectionType
     from kraft.model.transactions import PreparedTransaction
@@ -90,7 +89,6 @@ __all__ = [
     "ElectionType",
     "ErrorCode",
     "GroupDescription",
-    "GroupLag",
     "GroupMember",
     "GroupMetadata",
     "HeaderViews",
@@ -106,7 +104,6 @@ __all__ = [
     "OffsetAndTimestamp",
     "OngoingPartitionReassignment",
     "PartitionColumns",
-    "PartitionLag",
     "PreparedTransaction",
     "Producer",
     "ProducerFenced",
@@ -115,7 +112,6 @@ __all__ = [
     "RecordMetadata",
     "RecordTooLarge",
     "Refusal",
-    "SeenCommit",
     "SubscriptionConflict",
     "TimestampType",
     "TopicPartition",
@@ -182,7 +178,6 @@ _HOMES = {
     "kraft.model.brokers": ("BrokerDescription",),
     "kraft.model.configs": ("ConfigSource",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
-    "kraft.model.group_lags": ("GroupLag", "PartitionLag", "SeenCommit"),
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.partitions": ("ElectionType",),
     "kraft.model.client_quotas": ("QuotaMatch",),

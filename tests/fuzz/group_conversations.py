@@ -14,18 +14,13 @@ from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupC
 from kraft.server.apis import serving
 from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
-from kraft.server.handlers.broker_handlers import GroupHandlers
-from kraft.server.handlers.classic_groups import ClassicGroupsHandler
-from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
-from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
-from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.fake_groups import FakeGroups
-from tests.support.server.group_lags import lags_without_ends
+from tests.support.server.group_handlers import group_handlers
 from tests.support.virtual_time import run_virtually
 
 FRAMES_MAX: Final = 12
@@ -59,13 +54,7 @@ async def _converse(data: bytes) -> None:
     cluster.place("orders", [1], [1])
     coordinator = cluster.groups = _Coordinator(cluster)
     groups = cast(GroupCoordinators, coordinator)
-    handlers = GroupHandlers(
-        classic=ClassicGroupsHandler(groups),
-        consumer=ConsumerGroupsHandler(groups, lambda: cluster.image),
-        groups=GroupsHandler(groups),
-        offsets=CommittedOffsetsHandler(groups, lambda: cluster.image),
-        lags=lags_without_ends(groups),
-    )
+    handlers = group_handlers(groups, lambda: cluster.image)
     # Of a broker, only these are there.
     side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)
     apis: dict[ApiKey, Api] = {

@@ -22,7 +22,7 @@ from kraft.cli.options import (
 from kraft.cli.printing import print_columns, print_json, say
 
 if TYPE_CHECKING:
-    from kraft.client import GroupLag, PartitionLag
+    from kraft.model.group_lags import GroupLag, PartitionLag
 
 NOT_KNOWN: Final = "-"
 UNKNOWN: Final = -1

@@ -19,7 +19,6 @@ from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
 from kraft.coordinator.offsets.commit import commit_bytes_min
-from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.shard_refusals import broker_stopping, coordinator_unavailable
 from kraft.log.append_work import AppendOrigin
@@ -175,22 +174,22 @@ class GroupCoordinators:
                     raise
         return tuple(views)
 
-    def committed_offsets(self) -> dict[int, CommittedOffsets]:
-        """Return the committed offsets of the shards that answer now, by partition of `__consumer_offsets`."""
-        found = dict[int, CommittedOffsets]()
+    def committed(self) -> dict[int, Groups]:
+        """Return what is committed in the shards that answer now, by partition of `__consumer_offsets`."""
+        found = dict[int, Groups]()
         for host in self._hosts:
-            # The others have them elsewhere, or will have them soon.
+            # The others are elsewhere by now, or are loaded.
             with suppress(Refusal):
-                found[host.partition.topic_partition.partition] = host.running().committed.offsets
+                found[host.partition.topic_partition.partition] = host.running().committed
         return found
 
-    def committed_offsets_of(self, group_id: str) -> tuple[int, CommittedOffsets]:
-        """Return the partition of `__consumer_offsets` that a group belongs to, and its committed offsets.
+    def committed_of(self, group_id: str) -> tuple[int, Groups]:
+        """Return the partition of `__consumer_offsets` that a group belongs to, and what is committed in its shard.
 
         Raises Refusal as `decide`, at once.
         """
         host = self._host(group_id)
-        return host.partition.topic_partition.partition, host.running().committed.offsets
+        return host.partition.topic_partition.partition, host.running().committed
 
     def _view(self, host: GroupHost) -> GroupsView:
         shard = host.running()

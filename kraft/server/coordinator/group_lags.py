@@ -36,12 +36,12 @@ class GroupLags:
             await self.look()
 
     async def look(self) -> None:
-        tracker, committed = self._tracker, self._groups.committed_offsets()
+        tracker, committed = self._tracker, self._groups.committed()
         for gone in tracker.shards - committed.keys():
             tracker.forget(gone)
         turns = Turns(AT_ONCE)
-        for shard, offsets in committed.items():
-            for _ in tracker.note_commits(shard, offsets.groups):
+        for shard, groups in committed.items():
+            for _ in tracker.note_commits(shard, groups.offsets.groups):
                 await turns.done()
         if watched := tracker.watched():
             ends = await self._ask_for_ends(watched)
@@ -49,16 +49,16 @@ class GroupLags:
 
     def group_ids(self) -> list[str]:
         """Return the groups here that have committed offsets."""
-        return sorted(group for each in self._groups.committed_offsets().values() for group in each.groups)
+        return sorted(group for each in self._groups.committed().values() for group in each.offsets.groups)
 
     async def of_group(self, group_id: str) -> list[PartitionLag]:
         """Return how far a group is behind, partition by partition; empty if it has no committed offsets.
 
         Raises Refusal, as `GroupCoordinators.view`.
         """
-        shard, offsets = self._groups.committed_offsets_of(group_id)
+        shard, groups = self._groups.committed_of(group_id)
         turns, found = Turns(AT_ONCE), []
-        for each in self._tracker.lag_of(shard, group_id, offsets.topics(group_id), self._clock.wall_ms()):
+        for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), self._clock.wall_ms()):
             found.append(each)
             await turns.done()
         return found

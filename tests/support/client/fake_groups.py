@@ -29,17 +29,12 @@ from kraft.rpc.group_calls import FIND_COORDINATOR
 from kraft.server.apis import serving
 from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupsView
-from kraft.server.handlers.broker_handlers import GroupHandlers
-from kraft.server.handlers.classic_groups import ClassicGroupsHandler
-from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
-from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
-from kraft.server.handlers.groups import GroupsHandler
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.client.coordinators import client, found
 from tests.support.client.fake_timers import FakeTimers
 from tests.support.server.fake_controllers import python_name
-from tests.support.server.group_lags import lags_without_ends
+from tests.support.server.group_handlers import group_handlers
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -62,13 +57,7 @@ class FakeGroups:
         self._numbers = count(1)
         cluster.image = cluster.image.replay([FeatureLevelSet(feature=GROUP_VERSION, level=1)])
         coordinators: Any = self
-        handlers = GroupHandlers(
-            classic=ClassicGroupsHandler(coordinators),
-            consumer=ConsumerGroupsHandler(coordinators, self._image),
-            groups=GroupsHandler(coordinators),
-            offsets=CommittedOffsetsHandler(coordinators, self._image),
-            lags=lags_without_ends(coordinators),
-        )
+        handlers = group_handlers(coordinators, self._image)
         # Of a broker, only these are there.
         side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)
         rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]

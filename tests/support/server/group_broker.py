@@ -20,11 +20,6 @@ from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.coordinator.shard_host import HostSettings
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S
-from kraft.server.handlers.broker_handlers import GroupHandlers
-from kraft.server.handlers.classic_groups import ClassicGroupsHandler
-from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
-from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
-from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -36,7 +31,7 @@ from kraft.wire.schema.sync_group import SyncGroupRequest
 from tests.support.classic_requests import assigning, offered
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.fake_transactions import FakeTransactions
-from tests.support.server.group_lags import lags_without_ends
+from tests.support.server.group_handlers import group_handlers
 from tests.support.server.replicas import Broker, InlineExecutor, lead, settle
 from tests.support.virtual_time import LoopClock
 
@@ -90,13 +85,7 @@ class GroupBroker:
         )
         self.coordinators.verification = OffsetVerification(self.transactions.verify)
         self.broker = Broker(directory, sync_before_ack=sync_before_ack, role_changed=self.coordinators.role_changed)
-        self.handlers = GroupHandlers(
-            classic=ClassicGroupsHandler(self.coordinators),
-            consumer=ConsumerGroupsHandler(self.coordinators, lambda: self.image),
-            groups=GroupsHandler(self.coordinators),
-            offsets=CommittedOffsetsHandler(self.coordinators, lambda: self.image),
-            lags=lags_without_ends(self.coordinators),
-        )
+        self.handlers = group_handlers(self.coordinators, lambda: self.image)
 
     async def __aenter__(self) -> GroupBroker:
         self.partition = self.broker.open(TopicPartition(OFFSETS_TOPIC, 0), OFFSETS)
