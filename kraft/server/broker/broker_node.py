@@ -32,7 +32,7 @@ class BrokerNode:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         self._config = config
         self._world = world
-        self._metadata = BrokerMetadata(
+        self.metadata = BrokerMetadata(
             config,
             storage,
             world,
@@ -40,16 +40,16 @@ class BrokerNode:
             publish=self._publish,
             directory_failed=self._metadata_directory_failed,
         )
-        self._logs = BrokerLogs(config, storage, world, self._metadata.exists)
+        self.logs = BrokerLogs(config, storage, world, self.metadata.exists)
         self._waiting_appends = WaitingAppends()
-        self._coordinators = BrokerCoordinators(
-            CoordinatorServices(config, world, self._metadata, self._logs, self._waiting_appends)
+        self.coordinators = BrokerCoordinators(
+            CoordinatorServices(config, world, self.metadata, self.logs, self._waiting_appends)
         )
-        self._replicas = BrokerReplicas(
-            config, world, self._metadata, self._logs, role_changed=self._coordinators.role_changed
+        self.replicas = BrokerReplicas(
+            config, world, self.metadata, self.logs, role_changed=self.coordinators.role_changed
         )
         self.apis = BrokerApis(
-            config, world, self._coordinators, self._metadata, self._logs, self._replicas, self._waiting_appends
+            config, world, self.coordinators, self.metadata, self.logs, self.replicas, self._waiting_appends
         )
 
     async def run(self, listen: AsyncCallback) -> None:
@@ -59,7 +59,7 @@ class BrokerNode:
         after that, and then the controller unfences the broker. So a listener knows the users when it opens: clients
         take the refusal of a login for final.
         """
-        metadata, logs, replicas = self._metadata, self._logs, self._replicas
+        metadata, logs, replicas = self.metadata, self.logs, self.replicas
         await metadata.load()
         await replicas.mover.finish_interrupted()
         async with asyncio.TaskGroup() as tasks:
@@ -79,7 +79,7 @@ class BrokerNode:
             await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.mover.run())
-            tasks.create_task(self._coordinators.lags.run())
+            tasks.create_task(self.coordinators.lags.run())
             tasks.create_task(self.apis.logins.run())
             importing = self.apis.user_import()
             tasks.create_task(importing.run())
@@ -91,45 +91,45 @@ class BrokerNode:
 
     async def move_leaderships_away(self) -> None:
         """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""
-        if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
-            await self._metadata.lifecycle.shut_down(self._metadata.published_index)
-        await self._coordinators.drain()
+        if self._config.broker.controlled_shutdown_enabled and self.metadata.registration.broker_epoch >= 0:
+            await self.metadata.lifecycle.shut_down(self.metadata.published_index)
+        await self.coordinators.drain()
 
     async def close(self) -> None:
         """Close every log durably, after `run` was cancelled. Raises OSError."""
-        await self._coordinators.close()
-        await self._replicas.close_logs()
+        await self.coordinators.close()
+        await self.replicas.close_logs()
         await self._waiting_appends.close()
-        await self._metadata.close_snapshots()
-        await shut_down(self._logs.store_thread, *self._logs.store_threads.values())
-        await self._replicas.close_threads()
-        await shut_down(self._logs.upkeep_threads)
+        await self.metadata.close_snapshots()
+        await shut_down(self.logs.store_thread, *self.logs.store_threads.values())
+        await self.replicas.close_threads()
+        await shut_down(self.logs.upkeep_threads)
         await self.apis.close_threads()
-        await self._replicas.brokers.connections.close()
-        await self._metadata.connections.close()
+        await self.replicas.brokers.connections.close()
+        await self.metadata.connections.close()
 
     @property
     def log_directories_closed(self) -> tuple[LogDirectory, ...]:
         """Log directories in which every log is closed cleanly after `close`."""
-        return self._logs.directories_closed(were_opened=self._metadata.loader.first_image_applied.is_set())
+        return self.logs.directories_closed(were_opened=self.metadata.loader.first_image_applied.is_set())
 
     async def _publish(self, before: MetadataImage, after: MetadataImage) -> None:
         if after.broker_configs is not before.broker_configs:
-            self._logs.reconfigure(after)
-        await self._replicas.publish(before, after)
-        self._coordinators.metadata_applied(before, after)
+            self.logs.reconfigure(after)
+        await self.replicas.publish(before, after)
+        self.coordinators.metadata_applied(before, after)
         if after.users is not before.users:
             self.apis.users_changed(after.users)
         if after.client_quotas is not before.client_quotas:
             self.apis.throttling.reconfigure(after.client_quotas)
         # Last, because clients see the broker fenced from now on.
-        self._metadata.fenced_lately.published(before, after)
-        self._metadata.lost_leaders.published(before, after)
+        self.metadata.fenced_lately.published(before, after)
+        self.metadata.lost_leaders.published(before, after)
 
     def _metadata_directory_failed(self, reason: str) -> None:
-        directory, directories = as_log_directory(self._config.metadata_log_dir), self._logs.directories
+        directory, directories = as_log_directory(self._config.metadata_log_dir), self.logs.directories
         if directories.is_online(directory):
-            self._replicas.failures.directory_failed(directory, reason)
+            self.replicas.failures.directory_failed(directory, reason)
         elif directory not in directories.offline:
             # It has only the metadata, and the metadata has no other directory.
             self._world.fatal(reason)

@@ -64,12 +64,11 @@ def _check_listeners_fit_roles(config: NodeConfig) -> None:
 
 
 def _check_ports(config: NodeConfig) -> None:
-    for index, listener in enumerate(config.listeners):
-        for other in config.listeners[:index]:
+    for index, listener in enumerate(config.bound):
+        for other in config.bound[:index]:
             if listener.port == other.port:
-                raise Conflict(
-                    "listeners", f"{other.name} and {listener.name} have the same port {listener.port}: change one"
-                )
+                key = "metrics.address" if listener is config.metrics.address else "listeners"
+                raise Conflict(key, f"{other.name} and {listener.name} have the same port {listener.port}: change one")
 
 
 def _check_directories(config: NodeConfig) -> None:

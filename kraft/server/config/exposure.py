@@ -24,7 +24,7 @@ def allowed_by_environment(config: NodeConfig, environment: Mapping[str, str]) -
     """Return the configuration in which each listener may be open, if the environment says so."""
     if environment.get(ALLOWED_BY_ENVIRONMENT, "").lower() not in _YES:
         return config
-    names = tuple(listener.name for listener in config.listeners if listener.name != CONTROLLER)
+    names = tuple(listener.name for listener in config.bound if listener.name != CONTROLLER)
     return replace(config, security=replace(config.security, unauthenticated_listeners=names))
 
 
@@ -60,8 +60,31 @@ def check_passwords(config: NodeConfig) -> None:
         )
 
 
+def check_metrics(config: NodeConfig) -> None:
+    """Raise Conflict if anybody on other machines could read what the node tells of itself, and nobody said so."""
+    address = config.metrics.address
+    if address is None:
+        return
+    if config.listener(address.name) is not None:
+        raise Conflict("listeners", f"{address.name} is the name of metrics.address: give the listener another one")
+    if not is_loopback(address.host) and not _is_allowed(config, address):
+        raise Conflict(
+            "metrics.address",
+            f"{_in_words([address])} open to other machines without authentication: listen on localhost, for an agent"
+            f" on this machine, or, in a network that you trust, {_allowance(config, [address])}",
+        )
+
+
 def exposure_warnings(config: NodeConfig) -> list[ConfigWarning]:
-    return [ConfigWarning("listeners", reason) for reason in (*_warnings(config), *_ways_around(config))]
+    found = [ConfigWarning("listeners", reason) for reason in (*_warnings(config), *_ways_around(config))]
+    address = config.metrics.address
+    if address is not None and not is_loopback(address.host):
+        reason = (
+            f"{address} is open to other machines: anybody who reaches it can read the names of topics and groups, and"
+            " how much each is used: keep it in a trusted network"
+        )
+        found.append(ConfigWarning("metrics.address", reason))
+    return found
 
 
 def _warnings(config: NodeConfig) -> list[str]:

@@ -29,6 +29,7 @@ from kraft.server.config.components import (
 from kraft.server.config.connection_settings import ConnectionSettings, DefaultQuotas
 from kraft.server.config.group_settings import OffsetsTopicSettings
 from kraft.server.config.listener_security import OPEN, ListenerSecurity
+from kraft.server.config.metrics_settings import MetricsSettings
 from kraft.server.config.security_settings import SecuritySettings
 from kraft.server.config.transaction_settings import TransactionsTopicSettings, TransactionVerification
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
@@ -126,6 +127,7 @@ class NodeConfig:
     transactions: TransactionSettings
     transaction_verification: TransactionVerification
     logging: LoggingSettings
+    metrics: MetricsSettings
     listener_security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """What the listeners with TLS or SASL require, by their names; CONTROLLER is among them if nodes use TLS there."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +171,11 @@ class NodeConfig:
     def kafka_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners of Kafka's protocol; each sends its clients to its own addresses."""
         return tuple(listener for listener in self.listeners if listener.name not in (GRPC, CONTROLLER))
+
+    @property
+    def bound(self) -> tuple[Listener, ...]:
+        """Return all addresses at which the node listens, that of metrics among them."""
+        return self.listeners if self.metrics.address is None else (*self.listeners, self.metrics.address)
 
     def listener(self, name: str) -> Listener | None:
         return next((listener for listener in self.listeners if listener.name == name), None)

@@ -15,7 +15,7 @@ from kraft.metadata.machines import MACHINE_RACK_PREFIX
 from kraft.model.ids import BrokerId
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.node_config import PROCESS_ID_STEP, NodeConfig
-from kraft.server.config.values import CONTROLLER, Listener, Role
+from kraft.server.config.values import CONTROLLER, Listener, Role, host_and_port
 
 PORT_STEP: Final = 10
 
@@ -35,7 +35,7 @@ def process(config: NodeConfig, number: int) -> NodeConfig:
     if number == 0:
         return replace(config, rack=rack, settings={**config.settings, "broker.rack": rack})
     node_id = BrokerId(config.node_id + PROCESS_ID_STEP * number)
-    metadata_dir, log_file, audit = config.metadata_dir, config.logging.file, config.audit
+    metadata_dir, log_file, audit, metrics = config.metadata_dir, config.logging.file, config.audit, config.metrics
     further = replace(
         config,
         roles=frozenset({Role.BROKER}),
@@ -47,6 +47,7 @@ def process(config: NodeConfig, number: int) -> NodeConfig:
         metadata_dir=None if metadata_dir is None else _inside(metadata_dir, node_id),
         logging=replace(config.logging, file=None if log_file is None else with_part(log_file, str(node_id))),
         audit=replace(audit, path=None if audit.path is None else with_part(audit.path, str(node_id))),
+        metrics=metrics if metrics.address is None else replace(metrics, address=_at(metrics.address, number)),
         warnings=(),
     )
     return replace(further, settings={**config.settings, **_derived_settings(further)})
@@ -84,18 +85,24 @@ def _check_ports(config: NodeConfig) -> None:
     bound: dict[int | str, str] = {}
     advertised: dict[int | str, str] = {}
     for number, each in enumerate(processes(config)):
-        for listener in (*each.listeners, *each.advertised_listeners):
+        for listener in (*each.bound, *each.advertised_listeners):
             if listener.port > _PORT_MAX:
-                key = "listeners" if listener in each.listeners else "advertised.listeners"
+                key = _key_of(listener, each)
                 raise Conflict(
                     key,
                     f"process {number} of node.processes={config.processes} would have {listener}, above port"
                     f" {_PORT_MAX}, because each process adds {PORT_STEP}: choose a lower port",
                 )
-        for listener in each.listeners:
-            _claim(bound, listener.port, "listeners", f"{listener} of process {number}")
+        for listener in each.bound:
+            _claim(bound, listener.port, _key_of(listener, each), f"{listener} of process {number}")
         for listener in each.advertised_listeners:
             _claim(advertised, listener.address, "advertised.listeners", f"{listener} of process {number}")
+
+
+def _key_of(listener: Listener, config: NodeConfig) -> str:
+    if listener is config.metrics.address:
+        return "metrics.address"
+    return "listeners" if listener in config.listeners else "advertised.listeners"
 
 
 def _claim(claimed: dict[int | str, str], place: int | str, key: str, owner: str) -> None:
@@ -109,7 +116,11 @@ def _claim(claimed: dict[int | str, str], place: int | str, key: str, owner: str
 
 
 def _moved(listeners: tuple[Listener, ...] | list[Listener], number: int) -> tuple[Listener, ...]:
-    return tuple(replace(listener, port=listener.port + PORT_STEP * number) for listener in listeners)
+    return tuple(_at(listener, number) for listener in listeners)
+
+
+def _at(listener: Listener, number: int) -> Listener:
+    return replace(listener, port=listener.port + PORT_STEP * number)
 
 
 def _inside(directory: Path, node_id: BrokerId) -> Path:
@@ -135,6 +146,8 @@ def _derived_settings(config: NodeConfig) -> Mapping[str, str]:
         derived["metadata.log.dir"] = str(config.metadata_dir)
     if config.logging.file is not None:
         derived["log.file"] = str(config.logging.file)
+    if config.metrics.address is not None:
+        derived["metrics.address"] = host_and_port(config.metrics.address.host, config.metrics.address.port)
     if config.audit.path is not None:
         derived["audit.log.path"] = str(config.audit.path)
     return derived

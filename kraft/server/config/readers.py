@@ -12,6 +12,7 @@ from kraft.model.config_keys import Reader, items_of, one_of, reads, whole_numbe
 from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (
+    METRICS,
     UNLIMITED_BYTES_PER_SECOND,
     Durability,
     Listener,
@@ -22,6 +23,7 @@ from kraft.server.config.values import (
 MIB = 1024 * 1024
 
 _ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
+_METRICS_ADDRESS = re.compile(_ADDRESS)
 _LISTENER = re.compile(rf"(?P<name>[A-Za-z0-9_]+)://{_ADDRESS}")
 _VOTER = re.compile(rf"(?P<node_id>[0-9]+)@{_ADDRESS}")
 
@@ -115,6 +117,14 @@ def listeners(text: str) -> tuple[Listener, ...]:
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{repeated} is named twice: name each listener once")
     return found
+
+
+@reads(ConfigType.STRING)
+def metrics_address(text: str) -> Listener:
+    matched = _METRICS_ADDRESS.fullmatch(text)
+    if matched is None:
+        raise ValueError("expected host:port, such as localhost:9404")
+    return Listener(METRICS, _host(matched["host"]), _port(matched["port"]))
 
 
 @reads(ConfigType.LIST)

@@ -8,7 +8,7 @@ from typing import Final
 from kraft.model.password import Password
 from kraft.server.config import overrides
 from kraft.server.config.conflict import Conflict
-from kraft.server.config.exposure import check_passwords, check_strangers
+from kraft.server.config.exposure import check_metrics, check_passwords, check_strangers
 from kraft.server.config.node_authentication import check_nodes
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.served import Layer, not_served
@@ -128,5 +128,6 @@ SECURITY_CHECKS: Final[tuple[Callable[[NodeConfig], None], ...]] = (
     check_nodes,
     check_strangers,
     check_passwords,
+    check_metrics,
 )
 """Each raises Conflict for the first contradiction that it finds."""

@@ -15,6 +15,9 @@ GRPC = "GRPC"
 CONTROLLER = "CONTROLLER"
 """The listener for the quorum, and for brokers' requests to the active controller."""
 
+METRICS = "METRICS"
+"""The address for scrapes and probes, which has this name in messages and in allow.unauthenticated.listeners."""
+
 PLAINTEXT = "PLAINTEXT"
 """The usual name of the listener of Kafka's protocol."""
 

@@ -159,6 +159,11 @@ class Listeners:
         for listener in listeners:
             await check_advertised_to_kafka(self._config, listener.name, self._cluster_id, tls)
 
+    @property
+    def kafka(self) -> KafkaListener | None:
+        """The listener for Kafka's clients; None until it listens."""
+        return self._kafka
+
     async def watch(self, wall_ms: NowMs) -> None:
         """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later.
 

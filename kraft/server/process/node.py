@@ -43,6 +43,7 @@ from kraft.server.loop.crowds import new_event_loop
 from kraft.server.loop.watch import watch_loop
 from kraft.server.process.file_limit import raise_file_limit
 from kraft.server.process.listeners import Listeners
+from kraft.server.process.node_http import NodeHttp
 from kraft.server.process.ports import check_listeners
 
 log = structlog.get_logger()
@@ -94,6 +95,7 @@ class _Node:
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
+        self._http = NodeHttp(config, lambda: (self._broker, self._controller, self._listeners.kafka))
         self._roles: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
@@ -130,6 +132,8 @@ class _Node:
             pid=os.getpid(),
             **self._last_stop(),
         )
+        # First, so that the start itself is answered for.
+        await self._http.start()
         if config.is_controller:
             await self._start_controller()
         # A start that was refused until here leaves the markers: it has not touched a log.
@@ -203,6 +207,8 @@ class _Node:
             # Without the clean shutdown markers, the next start checks everything on the disk.
             raise StartError(self._failed.result())
         await asyncio.to_thread(storage.leave_clean_shutdown_markers, self._closed_cleanly())
+        # Last: a stop may take long, and is watched, too.
+        await self._http.stop()
         log.info("node stopped", node=self._config.node_id)
 
     async def _move_leaderships_away(self, broker: BrokerNode) -> None:
@@ -224,6 +230,7 @@ class _Node:
 
     async def _hang_up(self) -> None:
         """Cut off every call. gRPC prints tracebacks about listeners and calls that outlive the event loop."""
+        self._http.close()
         stopping = [asyncio.ensure_future(listener) for listener in self._listeners.cut_off()]
         for task in self._roles:
             task.cancel()

@@ -20,12 +20,13 @@ class CannotListen(ConfigError):
 
 def check_listeners(config: NodeConfig) -> None:
     """Raise CannotListen for the first listener whose address is in use, or does not belong to this machine."""
-    for listener in config.listeners:
+    for listener in config.bound:
         if reason := why_not_free(listener.host, listener.port):
             of_process = f" of process {config.node_id}" if config.processes > 1 else ""
             problem = f"cannot listen on {listener.address} for {listener.name}{of_process}: {reason}"
             remedy = "stop the process that uses it, or change" if reason == _IN_USE else "correct"
-            raise CannotListen(f"{problem}: {remedy} listeners in {config.file}")
+            key = "metrics.address" if listener is config.metrics.address else "listeners"
+            raise CannotListen(f"{problem}: {remedy} {key} in {config.file}")
 
 
 def why_not_free(host: str, port: int) -> str | None:

@@ -56,7 +56,7 @@ async def test_a_client_that_only_repeats_a_look_up_at_a_broker_that_does_not_le
     tmp_path: Path,
 ) -> None:
     made = broker(tmp_path, "fsync", stopped_cleanly=True)
-    made._metadata.loader.image = with_topic(cluster(1, 4), [1])
+    made.metadata.loader.image = with_topic(cluster(1, 4), [1])
     api = made.apis.kafka_apis("PLAINTEXT")[ApiKey.LIST_OFFSETS]
     wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name="orders", partitions=(wanted,)),))

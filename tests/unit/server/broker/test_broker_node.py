@@ -49,7 +49,7 @@ def test_only_page_cache_durability_without_a_clean_stop_may_have_lost_records(
 ) -> None:
     def look() -> None:
         made = broker(tmp_path, durability, stopped_cleanly=stopped_cleanly)
-        assert made._metadata.lifecycle._identity.may_have_lost_records is may_have_lost_records
+        assert made.metadata.lifecycle._identity.may_have_lost_records is may_have_lost_records
 
     within_loop(look)
 
@@ -58,8 +58,8 @@ async def test_logs_that_were_not_closed_and_never_opened_since_do_not_count_as_
     """A process that finds no controller stops in order, too, but the logs are as the crash before left them."""
     made = broker(tmp_path, "fsync", stopped_cleanly=False)
     assert len(made.log_directories_closed) == 0
-    await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-    made._metadata.loader.first_image_applied.set()
+    await made.replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
+    made.metadata.loader.first_image_applied.set()
     assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
 
@@ -75,7 +75,7 @@ async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_a
     tmp_path: Path,
 ) -> None:
     made = broker(tmp_path, "fsync", stopped_cleanly=True)
-    made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
+    made.metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
     wanted = {"orders": (0, 1), "payments": (0,)}
     request = ListOffsetsRequest(
         replica_id=-1,

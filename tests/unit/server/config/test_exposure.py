@@ -243,3 +243,40 @@ def test_a_way_around_a_login_is_warned_of(
     assert "clients have to log in at IN://localhost:9091" in message
     names = "OUT,GRPC" if named.startswith("OUT") else "GRPC"
     assert message.endswith(f"or, if that is meant, set allow.unauthenticated.listeners={names}")
+
+
+# --- metrics ---
+
+
+@pytest.mark.parametrize("host", OF_THIS_MACHINE)
+def test_metrics_for_this_machine_need_no_allowance(load_text: Load, host: str) -> None:
+    in_brackets = f"[{host}]" if ":" in host else host
+    assert warned_of(load_text(f"{COMBINED}metrics.address={in_brackets}:9404\n")) == []
+
+
+@pytest.mark.parametrize("host", BEYOND)
+def test_metrics_for_other_machines_are_refused_unless_they_are_allowed(
+    refused: Refuse, load_text: Load, host: str
+) -> None:
+    lines = f"{COMBINED}metrics.address={f'[{host}]' if ':' in host else host}:9404\n"
+    said = refused(lines)
+    assert "is open to other machines without authentication: listen on localhost, for an agent on this machine" in said
+    assert "set allow.unauthenticated.listeners=METRICS (in a container ALLOW_PLAINTEXT_LISTENER=yes)" in said
+    (warning,) = warned_of(load_text(f"{lines}allow.unauthenticated.listeners=metrics\n"))
+    assert warning.key == "metrics.address"
+    assert "anybody who reaches it can read the names of topics and groups" in warning.message
+
+
+def test_a_container_may_allow_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{COMBINED}metrics.address=0.0.0.0:9404\n")
+    allowed = load(file, environment={"ALLOW_PLAINTEXT_LISTENER": "yes"}).security.unauthenticated_listeners
+    assert allowed == ("GRPC", "METRICS")
+
+
+def test_another_listener_may_not_have_the_name_of_metrics(refused: Refuse) -> None:
+    names = "METRICS://localhost:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093"
+    said = refused(
+        f"{COMBINED}metrics.address=localhost:9404\nlisteners={names}\nlistener.security.protocol.map=METRICS:PLAINTEXT\n"
+    )
+    assert "METRICS is the name of metrics.address: give the listener another one" in said

@@ -13,7 +13,7 @@ from kraft.model.config_keys import Required
 from kraft.server.config import components, values
 from kraft.server.config.keys import KEYS
 from kraft.server.config.loading import ConfigError, load
-from kraft.server.config.values import CONTROLLER, GRPC, Durability, Role
+from kraft.server.config.values import CONTROLLER, GRPC, Durability, Listener, Role
 from tests.unit.server.config.files import COMBINED, CONTRACT, Load, Refuse
 
 
@@ -181,6 +181,9 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("audit.log.path=/var/audit.log", "audit.path", Path("/var/audit.log")),
     ("audit.log.max.bytes=1048576", "audit.bytes_max", 1 << 20),
     ("audit.log.max.backups=1", "audit.backups_max", 1),
+    ("metrics.address=localhost:9404", "metrics.address", Listener("METRICS", "localhost", 9404)),
+    ("metrics.address=[::1]:9404", "metrics.address", Listener("METRICS", "::1", 9404)),
+    ("metrics.per.partition=true", "metrics.per_partition", True),
 ]
 
 

@@ -29,7 +29,7 @@ def test_further_processes_are_brokers_with_ids_ports_and_directories_of_their_o
     config = load_text(
         text
         + "node.processes=3\nlog.file=logs/server.log\naudit.log.path=logs/audit.log\n"
-        + "metadata.log.dir=meta\nlog.dir=data/node-1\n"
+        + "metrics.address=localhost:9404\nmetadata.log.dir=meta\nlog.dir=data/node-1\n"
     )
     _, second, third = processes(config)
     assert (second.node_id, third.node_id) == (1001, 2001)
@@ -43,6 +43,8 @@ def test_further_processes_are_brokers_with_ids_ports_and_directories_of_their_o
     assert third.metadata_log_dir == Path("meta/node.2001").absolute()
     assert third.logging.file == Path("logs/server-2001.log").absolute()
     assert third.audit.path == Path("logs/audit-2001.log").absolute()
+    assert str(third.metrics.address) == "METRICS://localhost:9424"
+    assert third.settings["metrics.address"] == "localhost:9424"
     assert third.rack == "machine:1"
     assert third.quorum == config.quorum
     assert {key: third.settings[key] for key in ("process.roles", "node.id", "broker.rack", "listeners")} == {

@@ -66,9 +66,9 @@ class _NobodyActs:
 
 def node(directory: Path) -> BrokerNode:
     made = broker(directory, "fsync", stopped_cleanly=True)
-    made._metadata.loader.image = with_topic(cluster(1, 4), [4], [1])
+    made.metadata.loader.image = with_topic(cluster(1, 4), [4], [1])
     nobody = cast(ControllerClient, _NobodyActs())
-    made._metadata.controllers = made._coordinators.transactions.producer_ids._controllers = nobody
+    made.metadata.controllers = made.coordinators.transactions.producer_ids._controllers = nobody
     return made
 
 

@@ -1,0 +1,19 @@
+"""The parts of a node whose values metrics read."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.controller.controller_node import ControllerNode
+from kraft.server.kafka_listener.listener import KafkaListener
+
+
+class NodeParts(Struct, frozen=True, kw_only=True):
+    """Those that are there by now: a start takes a while, and is answered for, too."""
+
+    config: NodeConfig
+    broker: BrokerNode | None = None
+    controller: ControllerNode | None = None
+    kafka: KafkaListener | None = None

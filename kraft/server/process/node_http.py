@@ -1,0 +1,56 @@
+"""What a node answers at `metrics.address`, from the beginning of its start to the end of its stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.controller.controller_node import ControllerNode
+from kraft.server.http.listener import HttpListener
+from kraft.server.http.messages import Routes
+from kraft.server.kafka_listener.listener import KafkaListener
+from kraft.server.metrics.node_parts import NodeParts
+from kraft.server.metrics.scrapes import Scrapes
+from kraft.server.metrics.snapshot import Values, take
+from kraft.server.metrics.table import collecting
+
+PartsByNow = Callable[[], tuple[BrokerNode | None, ControllerNode | None, KafkaListener | None]]
+"""Returns the parts that the node has by now. Call it on the node's loop."""
+
+
+class NodeHttp:
+    """Listens if the node has a `metrics.address`."""
+
+    def __init__(self, config: NodeConfig, parts: PartsByNow) -> None:
+        self._config = config
+        self._parts_by_now = parts
+        self._listener: HttpListener | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the address cannot be bound."""
+        address = self._config.metrics.address
+        if address is not None:
+            self._listener = HttpListener(address, self._routes())
+            await self._listener.start()
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            await self._listener.stop()
+
+    def close(self) -> None:
+        """Close all connections soon, without a wait."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def _routes(self) -> Routes:
+        scrapes = Scrapes(asyncio.get_running_loop(), self._take)
+        return {"/metrics": scrapes.answer}
+
+    async def _take(self) -> Values:
+        return await take(collecting(self._parts()))
+
+    def _parts(self) -> NodeParts:
+        broker, controller, kafka = self._parts_by_now()
+        return NodeParts(config=self._config, broker=broker, controller=controller, kafka=kafka)

@@ -1,0 +1,44 @@
+"""The tables of docs/metrics.md: `python -m tests.unit.server.metrics.metrics_page` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kraft.server.metrics.metric import Metric
+from kraft.server.metrics.table import SECTIONS
+
+PAGE: Final = Path(__file__).parents[4] / "docs" / "metrics.md"
+
+MARK: Final = "<!-- From here on the page is written by python -m tests.unit.server.metrics.metrics_page -->\n"
+
+
+def tables() -> str:
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    for section in SECTIONS:
+        yield f"\n## {section.title}\n"
+        yield "| Kafka's JMX name | Series | |"
+        yield "|---|---|---|"
+        yield from map(_row, section.metrics)
+    yield ""
+
+
+def _row(metric: Metric) -> str:
+    labels = f"{{{', '.join(metric.labels)}}}" if metric.labels else ""
+    series = ", ".join(f"`{name}{labels}`" for name in metric.series)
+    jmx = f"`{metric.jmx}`" if metric.jmx else ""
+    more = " Only with `metrics.per.partition`." if metric.per_partition else ""
+    return f"| {jmx} | {series} | {metric.help}{more} |".replace("|  |", "| |")
+
+
+def main() -> None:
+    written, _, _ = PAGE.read_text().partition(MARK)
+    PAGE.write_text(written + MARK + tables())
+
+
+if __name__ == "__main__":
+    main()

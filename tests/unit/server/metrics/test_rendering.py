@@ -1,0 +1,77 @@
+"""Values become text that Prometheus' own parsers read back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open_metrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from kraft.server.metrics.metric import counter, gauge, summary
+from kraft.server.metrics.rendering import OPEN_METRICS, TEXT, TextFormat, format_of, render
+from kraft.server.metrics.snapshot import Snapshot
+
+SIZE: Final = gauge("kraft_size_bytes", "Bytes with \\ and\na line.", "topic", "partition")
+EVENTS: Final = counter("kraft_events", "Events.")
+WAITS: Final = summary("kraft_wait_seconds", "Waits.", "request")
+
+NAMES: Final = ("plain", 'quote " in it', "back\\slash", "two\nlines", "ümlaut {}", "")
+
+
+def _snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    for name in NAMES:
+        for partition in range(30):
+            snapshot.add(SIZE, partition * 1_000, name, str(partition))
+    snapshot.add(EVENTS, 7)
+    for name in ("Produce", "Fetch"):
+        snapshot.add_summary(WAITS, 3, 0.25, name)
+    return snapshot
+
+
+@pytest.mark.parametrize("form", [TEXT, OPEN_METRICS], ids=["text", "open metrics"])
+def test_what_is_written_is_what_prometheus_reads(form: TextFormat) -> None:
+    text = asyncio.run(render(_snapshot().values, form)).decode()
+    found = {family.name: family for family in (read_open_metrics if form.is_open_metrics else read_text)(text)}
+    sizes = {(each.labels["topic"], each.labels["partition"]): each.value for each in found["kraft_size_bytes"].samples}
+    assert sizes == {(name, str(partition)): partition * 1_000 for name in NAMES for partition in range(30)}
+    assert [(each.name, each.value) for each in found["kraft_events"].samples] == [("kraft_events_total", 7)]
+    waits = [(each.name, each.labels["request"], each.value) for each in found["kraft_wait_seconds"].samples]
+    assert waits == [
+        (f"kraft_wait_seconds_{suffix}", name, value)
+        for name in ("Produce", "Fetch")
+        for suffix, value in (("count", 3), ("sum", 0.25))
+    ]
+    assert {name: family.type for name, family in found.items()} == {
+        "kraft_size_bytes": "gauge",
+        "kraft_events": "counter",
+        "kraft_wait_seconds": "summary",
+    }
+
+
+def test_help_and_type_of_many_series_are_said_once() -> None:
+    for form in (TEXT, OPEN_METRICS):
+        text = asyncio.run(render(_snapshot().values, form)).decode()
+        assert text.count("# TYPE kraft_size_bytes gauge\n") == 1
+        assert text.count("# HELP kraft_size_bytes ") == 1
+        assert text.endswith("# EOF\n") is form.is_open_metrics
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("text/plain;version=0.0.4", TEXT),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OPEN_METRICS),
+    ],
+)
+def test_a_scraper_gets_a_format_that_it_reads(accept: str, form: TextFormat) -> None:
+    assert format_of(accept) is form
+
+
+def test_nothing_is_an_empty_text() -> None:
+    assert asyncio.run(render({}, TEXT)) == b""
+    assert asyncio.run(render({}, OPEN_METRICS)) == b"# EOF\n"
