@@ -15,12 +15,14 @@ from kraft.cli.options import (
     OutputFormat,
     Timeout,
     open_admin,
+    throttle_option,
 )
-from kraft.cli.printing import counted, fail, print_columns, print_json, say
+from kraft.cli.printing import counted, fail, joined, print_columns, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kraft.cli.decommission import ReplicaMovePlan
     from kraft.client import Admin
     from kraft.client.model.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
@@ -190,6 +192,10 @@ def unregister(admin: Admin, broker_id: int, output: Output) -> None:
 def decommission(
     broker_id: BrokerArgument,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the moves without starting them.")] = False,
+    throttle: Annotated[
+        int | None,
+        throttle_option("Most that each broker sends and receives for the moves, in bytes per second, until the end."),
+    ] = None,
     wait_ms: Annotated[
         int, typer.Option("--wait-ms", min=0, help="Longest wait for the moves, in milliseconds.")
     ] = 86_400_000,
@@ -199,31 +205,14 @@ def decommission(
 ) -> None:
     """Move every replica off a broker and fence it.
 
-    The broker can then be stopped for good. If the command is interrupted, run it again to continue.
+    The broker can then be stopped for good. If the command is interrupted, run it again to continue, with another
+    --throttle if you like.
     """
     from kraft.cli.decommission import current_plan, empty, interruption
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if dry_run:
-            moves = current_plan(admin, broker_id)
-            if output is Output.JSON:
-                print_json(
-                    [
-                        {
-                            "topic": move.partition.topic,
-                            "partition": move.partition.partition,
-                            "replicas": move.replicas,
-                            "target": move.target,
-                        }
-                        for move in moves
-                    ]
-                )
-            else:
-                rows = [
-                    (move.partition, ",".join(map(str, move.replicas)), ",".join(map(str, move.target)))
-                    for move in moves
-                ]
-                print_columns(("Partition", "Replicas", "Target"), rows)
+            _print_plan(current_plan(admin, broker_id), output)
             return
         shown: int | None = None
 
@@ -234,7 +223,7 @@ def decommission(
                 say(f"Broker {broker_id}: {counted(left, 'replica')} left to move.")
 
         try:
-            moved = empty(admin, broker_id, wait_ms / 1_000, report)
+            moved = empty(admin, broker_id, wait_ms / 1_000, report, throttle)
         except KeyboardInterrupt:
             say(interruption(broker_id, shown))
             raise
@@ -267,6 +256,24 @@ def safe_to_restart(
     from kraft.cli.cluster.restart_answer import answer
 
     raise typer.Exit(answer(node_ids, bootstrap_server, timeout_ms, output))
+
+
+def _print_plan(moves: Sequence[ReplicaMovePlan], output: Output) -> None:
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "topic": move.partition.topic,
+                    "partition": move.partition.partition,
+                    "replicas": move.replicas,
+                    "target": move.target,
+                }
+                for move in moves
+            ]
+        )
+        return
+    rows = [(move.partition, joined(move.replicas), joined(move.target)) for move in moves]
+    print_columns(("Partition", "Replicas", "Target"), rows)
 
 
 def _warn_of_controller(admin: Admin, broker_id: int) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from kraft.cli.printing import counted
+from kraft.cli.printing import counted, say
+from kraft.cli.topics.throttled_replicas import moves_of, partitions_naming
+from kraft.cli.topics.throttles import configs_of_topics, limit_moves, remove_throttles, report_removed
 from kraft.metadata.machines import machine_of, machines_of, named
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
@@ -103,20 +105,31 @@ def current_plan(admin: Admin, broker_id: int) -> list[ReplicaMovePlan]:
     return plan([each for each in partitions if each[0] not in leaving], brokers, broker_id)
 
 
-def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int], None]) -> int:
+def empty(
+    admin: Admin,
+    broker_id: int,
+    deadline_s: float,
+    report: Callable[[int], None],
+    bytes_per_second: int | None = None,
+) -> int:
     """Move every replica off the broker and fence it, so that no new one is placed there.
 
-    `report` is called with the number of replicas that are left. Returns the number of partitions moved. Raises
-    CannotDecommission, also at the deadline; moves that have begun continue.
+    `report` is called with the number of replicas that are left. `bytes_per_second` throttles the moves, also those
+    that an earlier run began. Returns the number of partitions moved. Raises CannotDecommission, also at the deadline;
+    moves that have begun continue, throttled as they are.
     """
     began = time.monotonic()
     moved: set[TopicPartition] = set()
+    if bytes_per_second is not None:
+        _throttle(admin, broker_id, (), bytes_per_second)
     while True:
         # Planned again each time: topics and brokers may have changed meanwhile.
         waiting = current_plan(admin, broker_id)
         moving = admin.describe_brokers([broker_id])[0].replicas - len(waiting)
         report(moving + len(waiting))
         if not waiting and moving <= 0:
+            # Before the fence: the rates of a fenced broker cannot be read.
+            _remove_throttles(admin, broker_id)
             admin.fence_broker(broker_id)
             if not admin.describe_brokers([broker_id])[0].replicas:
                 return len(moved)
@@ -124,6 +137,8 @@ def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int
             admin.unfence_broker(broker_id)
             continue
         if started := waiting[: max(0, MOVED_AT_ONCE - moving)]:
+            if bytes_per_second is not None:
+                _throttle(admin, broker_id, started, bytes_per_second)
             _start(admin, started)
             moved.update(move.partition for move in started)
         if time.monotonic() - began > deadline_s:
@@ -150,6 +165,25 @@ def _start(admin: Admin, moves: Sequence[ReplicaMovePlan]) -> None:
     for partition, refusal in refusals.items():
         if refusal is not None:
             raise CannotDecommission(f"{partition} cannot be moved: {refusal}")
+
+
+def _throttle(admin: Admin, broker_id: int, moves: Sequence[ReplicaMovePlan], bytes_per_second: int) -> None:
+    """Throttle these moves, before they start, and those that leave the broker already."""
+    leaving = {
+        partition: ongoing
+        for partition, ongoing in admin.list_partition_reassignments().items()
+        if broker_id in ongoing.removing_replicas
+    }
+    targets = {move.partition: move.target for move in moves}
+    current = {move.partition: move.replicas for move in moves}
+    if throttled := moves_of(targets, current, leaving):
+        limit_moves(admin, throttled, bytes_per_second)
+
+
+def _remove_throttles(admin: Admin, broker_id: int) -> None:
+    """Remove the throttles of this run and of earlier ones: of the partitions that list a replica on the broker."""
+    if over := partitions_naming(broker_id, configs_of_topics(admin)):
+        report_removed(remove_throttles(admin, over), say)
 
 
 def _takes_replicas(broker: BrokerDescription, leaving: int) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -48,8 +48,24 @@ PartitionOption = Annotated[
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000
+THROTTLE_MAX: Final = 2**63 - 1
+"""Largest value of Kafka's configs for rates."""
 REFUSED_TIMEOUT_MS = 1_000
 """Longest time that a command tries when no GRPC listener is at any address."""
+
+
+def throttle_option(help_text: str) -> Any:
+    """Return the option for the rate of moves."""
+    return typer.Option(
+        "--throttle", metavar="BYTES_PER_SECOND", parser=bytes_per_second, help=help_text, show_default=False
+    )
+
+
+def bytes_per_second(text: str) -> int:
+    """Return the rate. Raises BadParameter; at 0, for which brokers would stop all moves, too."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= THROTTLE_MAX):
+        raise typer.BadParameter(f"{text[:30]!r} is no rate: give whole bytes per second, at least 1")
+    return int(text)
 
 
 def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:

@@ -21,6 +21,7 @@ from kraft.cli.options import (
     key_values,
     open_admin,
     optional_topic_name,
+    throttle_option,
     topic_name,
 )
 from kraft.cli.printing import print_json, say
@@ -83,9 +84,32 @@ ReassignmentFileOption = Annotated[
     ),
 ]
 AdditionalOption = Annotated[
-    bool, typer.Option("--additional", help="Start even if other moves are unfinished, for --execute.")
+    bool,
+    typer.Option(
+        "--additional",
+        help="Start even if other moves are unfinished, for --execute. With --throttle, those are throttled, too.",
+    ),
 ]
-CancelOption = Annotated[bool, typer.Option("--cancel", help="Cancel the unfinished moves of a reassignment file.")]
+ThrottleOption = Annotated[
+    int | None,
+    throttle_option(
+        "Most that each broker sends and receives for moves, in bytes per second, for --execute. Give more than "
+        "producers write, or the moves do not end. --verify removes it."
+    ),
+]
+PreserveThrottlesOption = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Keep the throttles, for --verify and --cancel.")
+]
+VerifyOption = Annotated[
+    bool,
+    typer.Option(
+        "--verify", help="Show the progress of a reassignment file, and remove the throttles when its moves are over."
+    ),
+]
+CancelOption = Annotated[
+    bool,
+    typer.Option("--cancel", help="Cancel the unfinished moves of a reassignment file, and remove the throttles."),
+]
 
 
 def alter(
@@ -191,7 +215,7 @@ def reassign(
         bool, typer.Option("--generate", help="Propose an assignment of topics to a list of brokers.")
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Start the moves of a reassignment file.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Show the progress of a reassignment file.")] = False,
+    verify: VerifyOption = False,
     cancel: CancelOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List all ongoing reassignments.")] = False,
     topics_file: TopicsFileOption = None,
@@ -199,7 +223,8 @@ def reassign(
     disable_rack_aware: DisableRackAwareOption = False,
     reassignment_file: ReassignmentFileOption = None,
     additional: AdditionalOption = False,
-    throttle: Annotated[int | None, typer.Option("--throttle", help="Not supported yet.", show_default=False)] = None,
+    throttle: ThrottleOption = None,
+    preserve_throttles: PreserveThrottlesOption = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -209,13 +234,14 @@ def reassign(
     Files and output have the format of kafka-reassign-partitions.
     """
     from kraft.cli.topics import reassignment
-    from kraft.client import NotSupportedYet
 
     actions = {"--generate": generate, "--execute": execute, "--verify": verify, "--cancel": cancel, "--list": list_all}
     if list(actions.values()).count(True) != 1:
         raise typer.BadParameter("exactly one is required", param_hint=", ".join(actions))
-    if throttle is not None:
-        raise NotSupportedYet("--throttle: throttled moves are not supported yet: remove the option")
+    if throttle is not None and not execute:
+        raise typer.BadParameter("requires --execute", param_hint="--throttle")
+    if preserve_throttles and not (verify or cancel):
+        raise typer.BadParameter("requires --verify or --cancel", param_hint="--preserve-throttles")
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)
@@ -231,11 +257,11 @@ def reassign(
                     what, param_hint=next(each for each, is_chosen in actions.items() if is_chosen)
                 )
             if execute:
-                reassignment.execute(admin, reassignment_file, additional=additional, output=output)
+                reassignment.execute(admin, reassignment_file, additional=additional, throttle=throttle, output=output)
             elif verify:
-                reassignment.verify(admin, reassignment_file, output=output)
+                reassignment.verify(admin, reassignment_file, preserve_throttles=preserve_throttles, output=output)
             else:
-                reassignment.cancel(admin, reassignment_file, output=output)
+                reassignment.cancel(admin, reassignment_file, preserve_throttles=preserve_throttles, output=output)
 
 
 def _replica_assignment(text: str) -> list[list[int]]:

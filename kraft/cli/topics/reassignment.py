@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,17 @@ import typer
 from msgspec import Struct
 
 from kraft.cli.options import Output
-from kraft.cli.printing import joined, print_json
+from kraft.cli.printing import joined, print_json, say
 from kraft.cli.topics.partition_files import Assignment, as_assignment, assignment_text, read_assignment, read_topics
+from kraft.cli.topics.throttled_replicas import PartitionMove, is_throttled, moves_of, removal
+from kraft.cli.topics.throttles import (
+    RemovedThrottles,
+    configs_of_topics,
+    limit_moves,
+    remove_throttles,
+    removed_as_json,
+    report_removed,
+)
 from kraft.metadata.placement import place_partitions
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.ids import BrokerId, TopicPartition
@@ -22,6 +31,11 @@ if TYPE_CHECKING:
 TOPICS_FILE = "--topics-to-move-json-file"
 ASSIGNMENT_FILE = "--reassignment-json-file"
 BROKER_LIST = "--broker-list"
+
+VERIFY_WARNING = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+"""Kafka's warning, word for word."""
 
 
 class ReassignmentFailed(KraftError):
@@ -52,13 +66,17 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
     print(f"Proposed partition reassignment configuration\n{assignment_text(proposed)}")
 
 
-def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Output) -> None:
-    """Print the current assignment for a rollback, then start the moves."""
+def execute(
+    admin: Admin, assignment_file: Path, *, additional: bool, output: Output, throttle: int | None = None
+) -> None:
+    """Print the current assignment for a rollback, throttle the moves if wanted, then start them."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
-    if not additional and admin.list_partition_reassignments():
+    under_way = admin.list_partition_reassignments()
+    if not additional and under_way:
         raise ReassignmentFailed(
             "Cannot execute because there is an existing partition assignment.  "
-            "Use --additional to override this and create a new partition assignment in addition to the existing one."
+            "Use --additional to override this and create a new partition assignment in addition to the existing one. "
+            "The --additional flag can also be used to change the throttle by resubmitting the current reassignment."
         )
     known = {broker.node_id for broker in admin.describe_cluster().brokers}
     current = _current(admin, wanted)
@@ -69,13 +87,33 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
     if output is Output.TABLE:
         print(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback")
+    if throttle is not None:
+        # Before the moves: none may run faster, even if this command dies here.
+        _throttle(admin, moves_of(wanted, current, under_way), throttle, assignment_file)
+        if output is Output.TABLE:
+            print(VERIFY_WARNING)
+            print(f"The inter-broker throttle limit was set to {throttle} B/s")
     outcome = _started(admin, wanted, assignment_file)
     started = [each for each in wanted if outcome[each] is None]
     if output is Output.JSON:
-        print_json({"rollback": as_assignment(current), "started": _names(started)})
+        print_json({"rollback": as_assignment(current), "started": _names(started), "throttle": throttle})
     elif started:
         print(f"Successfully started partition reassignment{_s(started)} for {_joined(started)}")
     _check_all("reassigning", outcome)
+
+
+def _throttle(
+    admin: Admin, moves: Mapping[TopicPartition, PartitionMove], bytes_per_second: int, assignment_file: Path
+) -> None:
+    """Throttle the moves. An error says that they were not started, and how to remove what was set."""
+    try:
+        limit_moves(admin, moves, bytes_per_second)
+    except KraftError as error:
+        error.add_note(
+            "The moves were not started, but a throttle may be set: remove it with kraft topics reassign "
+            f"{ASSIGNMENT_FILE} {assignment_file} --verify"
+        )
+        raise
 
 
 def _started(admin: Admin, wanted: Assignment, assignment_file: Path) -> dict[TopicPartition, Refusal | None]:
@@ -94,40 +132,70 @@ def _started(admin: Admin, wanted: Assignment, assignment_file: Path) -> dict[To
         raise
 
 
-def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:
-    """Print the progress of each move of the file."""
+def verify(admin: Admin, assignment_file: Path, *, output: Output, preserve_throttles: bool = False) -> None:
+    """Print the progress of each move of the file, and remove the throttles when all of them are over."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
     # In this order: a move that is no longer listed is complete in the topics described next.
     under_way = admin.list_partition_reassignments(list(wanted))
-    current = _current(admin, wanted)
+    existing = admin.find_topics(sorted({each.topic for each in wanted}))
+    current = _assignment_of(admin, existing) if existing else {}
+    there = [each for each in sorted(wanted) if each in current]
+    if output is Output.TABLE:
+        print("Status of partition reassignment:")
+        for each in there:
+            print(_status_line(each, wanted[each], current[each], is_under_way=each in under_way))
+    removed = None if under_way or preserve_throttles else _removed(admin, wanted)
     if output is Output.JSON:
-        print_json([_status(each, wanted[each], current[each], under_way.get(each)) for each in sorted(wanted)])
-        return
-    print("Status of partition reassignment:")
-    for each in sorted(wanted):
-        if each in under_way:
-            print(f"Reassignment of partition {each} is still in progress.")
-        elif current[each] == wanted[each]:
-            print(f"Reassignment of partition {each} is completed.")
-        else:
-            print(
-                f"There is no active reassignment of partition {each}, "
-                f"but replica set is {joined(current[each])} rather than {joined(wanted[each])}."
-            )
+        over = set() if removed is None else set(wanted)
+        lists = removal(configs_of_topics(admin, existing), over).kept
+        statuses = [_status(each, wanted[each], current[each], under_way.get(each)) for each in there]
+        print_json(
+            [{**each, "throttled": is_throttled(name, lists)} for name, each in zip(there, statuses, strict=True)]
+        )
+    if removed is not None:
+        report_removed(removed, say if output is Output.JSON else print)
+    if missing := sorted(set(wanted) - set(there)):
+        do_not = "does not" if len(missing) == 1 else "do not"
+        raise ReassignmentFailed(f"partition{_s(missing)} {_joined(missing)} {do_not} exist: correct the file")
 
 
-def cancel(admin: Admin, assignment_file: Path, *, output: Output) -> None:
-    """Cancel the moves of the file that are unfinished."""
+def _removed(admin: Admin, over: Collection[TopicPartition]) -> RemovedThrottles:
+    try:
+        return remove_throttles(admin, over)
+    except KraftError as error:
+        error.add_note("Throttles may be left: verify again to remove them, or add --preserve-throttles to keep them")
+        raise
+
+
+def _status_line(name: TopicPartition, wanted: Sequence[int], current: Sequence[int], *, is_under_way: bool) -> str:
+    if is_under_way:
+        return f"Reassignment of partition {name} is still in progress."
+    if current == wanted:
+        return f"Reassignment of partition {name} is completed."
+    return (
+        f"There is no active reassignment of partition {name}, "
+        f"but replica set is {joined(current)} rather than {joined(wanted)}."
+    )
+
+
+def cancel(admin: Admin, assignment_file: Path, *, output: Output, preserve_throttles: bool = False) -> None:
+    """Cancel the moves of the file that are unfinished, and remove the throttles of all of them."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
     active = sorted(admin.list_partition_reassignments(list(wanted)))
     outcome = admin.alter_partition_reassignments(dict.fromkeys(active)) if active else {}
     cancelled = [each for each in active if outcome[each] is None]
+    if output is Output.TABLE:
+        if cancelled:
+            print(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {_joined(cancelled)}")
+        elif not active:
+            print("None of the specified partition reassignments are active.")
+    # A move that could not be cancelled goes on, and stays throttled.
+    over = set(wanted) - {each for each in active if outcome[each] is not None}
+    removed = None if preserve_throttles else _removed(admin, over)
     if output is Output.JSON:
-        print_json({"cancelled": _names(cancelled)})
-    elif cancelled:
-        print(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {_joined(cancelled)}")
-    elif not active:
-        print("None of the specified partition reassignments are active.")
+        print_json({"cancelled": _names(cancelled), "throttles": None if removed is None else removed_as_json(removed)})
+    if removed is not None:
+        report_removed(removed, say if output is Output.JSON else print)
     _check_all("cancelling", outcome)
 
 

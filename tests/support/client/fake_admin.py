@@ -117,7 +117,7 @@ class FakeAdmin(FakeListings):
             fenced_by_operator=broker_id in self._cluster.fenced,
             in_controlled_shutdown=broker_id == 3,
             leaders=2,
-            replicas=6,
+            replicas=self._cluster.replicas_held.get(broker_id, 6),
             in_sync=5,
             log_directory_ids=[UUID(int=broker_id)],
             features=[features.FeatureRange(feature="metadata.version", min_level=1, max_level=2)],

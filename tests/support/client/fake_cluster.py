@@ -99,6 +99,8 @@ class FakeCluster:
         self.group_configs: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
         self.unregistered: set[int] = set()
+        self.replicas_held: dict[int, int] = {}
+        """What brokers say that they hold; 6 unless given."""
         self.unreachable_voters: set[int] = set()
         self.metadata_version = 1
         self.image = cluster_images.cluster(*self.brokers)

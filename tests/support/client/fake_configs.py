@@ -12,7 +12,11 @@ from kraft.wire.schema.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kraft.wire.schema.incremental_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -62,9 +66,9 @@ def altered(cluster: FakeCluster, asked: AlterConfigsResource, validate_only: bo
     kept = of_others.get(asked.resource_type, cluster.configs)
     own = kept.setdefault(asked.resource_name, {})
     for config in () if validate_only else asked.configs:
-        own.pop(config.name, None)
-        if config.value is not None:
-            own[config.name] = config.value
+        before = own.pop(config.name, None)
+        if (value := _altered_value(before or "", config)) is not None:
+            own[config.name] = value
     known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
     return AlterConfigsResourceResponse(
         error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -72,6 +76,18 @@ def altered(cluster: FakeCluster, asked: AlterConfigsResource, validate_only: bo
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
     )
+
+
+def _altered_value(before: str, config: AlterableConfig) -> str | None:
+    """Return the value after the alteration; lists are taken for granted where one is appended or subtracted."""
+    entries, others = [before] if before else [], (config.value or "").split(",")
+    match config.config_operation:
+        case configs.ConfigOperation.APPEND:
+            return ",".join([*entries, *others])
+        case configs.ConfigOperation.SUBTRACT:
+            return ",".join(entry for entry in before.split(",") if entry not in others)
+        case _:
+            return config.value
 
 
 def _config(key: str, value: str, source: configs.ConfigSource) -> DescribeConfigsResourceResult:

@@ -76,7 +76,9 @@ def test_a_successor_is_never_on_a_machine_that_has_another_replica() -> None:
 def test_an_interruption_says_what_was_done_and_how_to_go_on(kraft: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert interruption(3, None) == "Interrupted: nothing was moved off broker 3"
 
-    def interrupted(_: object, broker_id: int, deadline_s: float, report: Callable[[int], None]) -> int:
+    def interrupted(
+        _: object, broker_id: int, deadline_s: float, report: Callable[[int], None], throttle: int | None
+    ) -> int:
         report(12)
         raise KeyboardInterrupt
 

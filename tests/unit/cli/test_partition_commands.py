@@ -336,11 +336,6 @@ def test_a_wrong_command_line_says_what_is_wrong(
     assert "Traceback" not in kraft.err
 
 
-def test_moves_cannot_be_slowed_down_yet(kraft: Shell) -> None:
-    refused = kraft.fail("topics", "reassign", "--list", "--throttle", "1000")
-    assert refused == "kraft: --throttle: throttled moves are not supported yet: remove the option\n"
-
-
 def test_configs_are_those_of_the_topic_and_of_brokers_without_defaults(kraft: Shell, cluster: FakeCluster) -> None:
     for name in ("orders", "payments"):
         cluster.create(name)

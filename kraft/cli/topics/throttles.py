@@ -1,0 +1,250 @@
+"""Set the throttle of moves, and remove it when they are over.
+
+The only state is the configs of topics and brokers, as with kafka-reassign-partitions.sh. An entry of a topic's list
+belongs to the moves of its partition. A rate belongs to all throttled moves of the cluster, and goes with the last
+entry. So two people who move different partitions do not disturb each other, and a command that died is repaired by
+running it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from kraft.cli.printing import Say, joined, say
+from kraft.cli.topics.throttled_replicas import (
+    REPLICATION_RATES,
+    PartitionMove,
+    ReplicaLists,
+    brokers_of,
+    missing_entries,
+    removal,
+    throttled_replicas,
+)
+from kraft.client import Unreachable
+from kraft.model.configs import ConfigSource
+from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+
+DIRECTORIES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATES: Final = (*REPLICATION_RATES, DIRECTORIES_RATE)
+
+LIST_LENGTH_MAX: Final = 32_767
+"""Longest value of a config in Kafka."""
+
+SHOWN_MAX: Final = 20
+"""Entries of a list that one line shows."""
+
+
+class CannotThrottle(KraftError):
+    """The moves cannot be throttled; one line, with the remedy."""
+
+
+class RemovedThrottles(Struct, frozen=True, kw_only=True):
+    """Throttles that were removed and throttles that were kept, by topic or broker and key."""
+
+    topics: Mapping[str, ReplicaLists]
+    brokers: Mapping[int, Mapping[str, str]]
+    kept: Mapping[str, ReplicaLists]
+    rates_kept: Mapping[int, Mapping[str, str]] = {}
+    away: tuple[int, ...] = ()
+    """Brokers out of service, whose rates cannot be read."""
+
+
+# --- set ------------------------------------------------------------------------------------------------------
+
+
+def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], bytes_per_second: int) -> None:
+    """Throttle the replication of these moves. Entries and rates that others have set stay or are reported.
+
+    Raises CannotThrottle before anything is set.
+    """
+    wanted = throttled_replicas(moves)
+    configs = configs_of_topics(admin, wanted)
+    missing = {topic: missing_entries(lists, configs[topic]) for topic, lists in wanted.items()}
+    for topic, lists in missing.items():
+        for key, entries in lists.items():
+            if len(",".join([configs[topic].get(key, ""), *entries])) > LIST_LENGTH_MAX:
+                raise CannotThrottle(f"too many replicas of topic {topic} to list: move fewer partitions at a time")
+    for topic, lists in missing.items():
+        if lists:
+            # Appended at the controller, so that nobody's entries are lost if two commands run at once.
+            admin.alter_topic_configs(topic, append={key: ",".join(entries) for key, entries in lists.items()})
+    limit_brokers(admin, brokers_of(moves), REPLICATION_RATES, bytes_per_second)
+
+
+def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Iterable[str], bytes_per_second: int) -> None:
+    """Set these rates on each broker, and say which rates that replaces."""
+    rate = str(bytes_per_second)
+    in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
+    replaced: dict[tuple[str, str], list[int]] = {}
+    for broker in brokers:
+        before = (_rates(admin, broker) if broker in in_service else None) or {}
+        # A broker that is away has the rate when it comes back.
+        changed = {key: rate for key in keys if before.get(key) != rate}
+        if changed:
+            admin.alter_broker_configs(broker, changed)
+        for key in changed.keys() & before.keys():
+            replaced.setdefault((key, before[key]), []).append(broker)
+    for (key, value), of_brokers in sorted(replaced.items()):
+        say(f"kraft: {key} of {_brokers(of_brokers)} was {value} and is {rate} now")
+
+
+# --- remove ---------------------------------------------------------------------------------------------------
+
+
+def remove_throttles(admin: Admin, over: Collection[TopicPartition]) -> RemovedThrottles:
+    """Remove the throttles of partitions whose moves are over, and the rates that nothing else needs.
+
+    Topics that do not exist any more are skipped.
+    """
+    topics = admin.find_topics(sorted({partition.topic for partition in over}))
+    plan = removal(configs_of_topics(admin, topics), over)
+    for topic, lists in plan.removed.items():
+        _remove_entries(admin, topic, lists, plan.kept.get(topic, {}))
+    in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
+    read = {broker: _rates(admin, broker) for broker in sorted(in_service)}
+    rates = {broker: found for broker, found in read.items() if found}
+    if not rates and not plan.removed:
+        return RemovedThrottles(topics={}, brokers={}, kept=plan.kept)
+    # A rate holds for the replicas of all topics, so the lists of all are read.
+    kept = removal(configs_of_topics(admin), over).kept
+    needed = {broker: set(REPLICATION_RATES) if kept else set() for broker in rates}
+    for broker in _brokers_moving_directories(admin) if _have_directories_rate(rates) else ():
+        needed.setdefault(broker, set()).add(DIRECTORIES_RATE)
+    removed = {
+        broker: unneeded
+        for broker, found in rates.items()
+        if (unneeded := {key: value for key, value in found.items() if key not in needed[broker]})
+    }
+    for broker, unneeded in removed.items():
+        admin.alter_broker_configs(broker, delete=list(unneeded))
+    registered = {broker.broker_id for broker in admin.describe_brokers()}
+    unread = {broker for broker, found in read.items() if found is None}
+    return RemovedThrottles(
+        topics=plan.removed,
+        brokers=removed,
+        kept=kept,
+        rates_kept={
+            broker: staying
+            for broker, found in rates.items()
+            if (staying := {key: value for key, value in found.items() if key in needed[broker]})
+        },
+        away=tuple(sorted(registered - in_service | unread)),
+    )
+
+
+def _remove_entries(admin: Admin, topic: str, lists: ReplicaLists, kept: ReplicaLists) -> None:
+    """Remove entries from the lists of a topic. A list without any other is removed, and not left empty."""
+    subtracted = {key: ",".join(entries) for key, entries in lists.items() if key in kept}
+    admin.alter_topic_configs(topic, subtract=subtracted, delete=[key for key in lists if key not in kept])
+
+
+def _have_directories_rate(rates: Mapping[int, Mapping[str, str]]) -> bool:
+    return any(DIRECTORIES_RATE in found for found in rates.values())
+
+
+def _brokers_moving_directories(admin: Admin) -> set[int]:
+    """Return the brokers that move replicas between their log directories, or do not say whether they do."""
+    return {
+        broker
+        for broker, outcome in admin.describe_log_directories().items()
+        if isinstance(outcome, KraftError)
+        or any(replica.is_future_key for each in outcome for topic in each.topics for replica in topic.partitions)
+    }
+
+
+# --- read -----------------------------------------------------------------------------------------------------
+
+
+def configs_of_topics(admin: Admin, topics: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
+    """Return what is set on the topics themselves, by topic and key; on all topics without `topics`."""
+    names = None if topics is None else list(topics)
+    if names == []:
+        return {}
+    return {each.topic: each.configs for each in admin.describe_topics(names or ())}
+
+
+def _rates(admin: Admin, broker: int) -> dict[str, str] | None:
+    """Return the rates that are set on the broker itself; None if it does not answer."""
+    try:
+        described = admin.describe_broker_configs(broker)
+    except Unreachable:
+        return None
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.BROKER_NOT_AVAILABLE:
+            raise
+        return None
+    return {
+        each.name: each.value or ""
+        for each in described
+        if each.name in RATES and each.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
+    }
+
+
+# --- output ---------------------------------------------------------------------------------------------------
+
+
+def report_removed(removed: RemovedThrottles, show: Say) -> None:
+    """Show what was removed, with its values; say on standard error what was not."""
+    for line in in_words(removed):
+        show(line)
+    if removed.kept and (removed.rates_kept or removed.topics):
+        listed = "; ".join(f"{topic}: {_shown_lists(lists)}" for topic, lists in list(removed.kept.items())[:5])
+        more = f"; and {len(removed.kept) - 5} more topics" if len(removed.kept) > 5 else ""
+        rates = ", and so the rates of brokers stay" if removed.rates_kept else ""
+        say(
+            f"kraft: other replicas are throttled still ({listed}{more}){rates}: verify their moves, or remove the "
+            "lists with kraft configs alter TOPIC --delete-config KEY"
+        )
+    elif removed.rates_kept:
+        say(
+            f"kraft: {DIRECTORIES_RATE} stays on {_brokers(removed.rates_kept)}, where replicas move between log "
+            "directories: verify again later"
+        )
+    if removed.away and (removed.topics or removed.brokers):
+        say(f"kraft: {_brokers(removed.away)}: out of service, so its rate may be left: verify again when it is back")
+
+
+def in_words(removed: RemovedThrottles) -> list[str]:
+    """Return lines that say what was removed; the first of each kind in the words of Kafka's tool."""
+    lines = []
+    if removed.brokers:
+        lines.append(f"Clearing broker-level throttles on {_brokers(removed.brokers)}")
+        brokers: dict[tuple[str, str], list[int]] = {}
+        for broker, rates in removed.brokers.items():
+            for each in rates.items():
+                brokers.setdefault(each, []).append(broker)
+        lines += [f"Removed {key}={value} of {_brokers(of)}." for (key, value), of in sorted(brokers.items())]
+    if removed.topics:
+        topics = sorted(removed.topics)
+        lines.append(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
+        lines += [f"Removed {_shown_lists(removed.topics[topic])} of topic {topic}." for topic in topics]
+    return lines
+
+
+def removed_as_json(removed: RemovedThrottles) -> dict[str, Any]:
+    return {
+        "removed_from_topics": removed.topics,
+        "removed_from_brokers": removed.brokers,
+        "kept_on_topics": removed.kept,
+        "kept_on_brokers": removed.rates_kept,
+    }
+
+
+def _shown_lists(lists: ReplicaLists) -> str:
+    return " and ".join(f"{key}={_shown_entries(entries)}" for key, entries in lists.items())
+
+
+def _shown_entries(entries: list[str]) -> str:
+    more = f" and {len(entries) - SHOWN_MAX} more" if len(entries) > SHOWN_MAX else ""
+    return ",".join(entries[:SHOWN_MAX]) + more
+
+
+def _brokers(brokers: Collection[int]) -> str:
+    return f"broker{'' if len(brokers) == 1 else 's'} {joined(sorted(brokers))}"
