@@ -43,7 +43,9 @@ def lag(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show how far groups are behind and how they do: each of the named groups by partition, or all groups.
+    """Show how far groups are behind, and how they do.
+
+    Named groups are shown by partition, and all groups otherwise.
 
     OK: it reads, and catches up. WARN: it reads, and its lag grows or stays. STALL: it commits the same offset again
     and again. STOP: it commits no more. REWIND: it went back to an earlier offset. ERR: one of the last three, in some
