@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from kraft.cli.options import Output, OutputFormat
+from kraft.cli.printing import say
 
 if TYPE_CHECKING:
     from kraft.quorum.journal_format import Frame
@@ -65,6 +68,40 @@ def dump(files: Files, output: OutputFormat = Output.TABLE) -> None:
             sys.stdout.flush()
             print(f"kraft: {safe(path)}{place}: {safe(reason)}", file=sys.stderr)
     if is_anything_wrong:
+        raise typer.Exit(1)
+
+
+@app.command("shell", context_settings={"ignore_unknown_options": True})
+def shell(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="A log directory of a node, which may be running.")
+    ],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="One command to run, such as: ls /topics")
+    ] = None,
+) -> None:
+    """Walk through the metadata as through files: ls, cd, cat, find, tree.
+
+    Without COMMAND it asks for commands, or reads them from standard input. The files are only read. What a controller
+    has written last may not be committed yet.
+    """
+    from kraft.cli.metadata_shell.loading import load
+    from kraft.cli.metadata_shell.shell import MetadataShell
+    from kraft.cli.printing import fail
+
+    try:
+        opened = MetadataShell(lambda: load(directory), say=lambda error: say(f"kraft: {error}"))
+    except OSError as error:
+        fail(f"{directory}: {error.strerror or error}")
+    if command:
+        opened.onecmd(shlex.join(command))
+    elif sys.stdin.isatty():
+        opened.cmdloop()
+    else:
+        for line in sys.stdin:
+            if opened.onecmd(line.strip()):
+                break
+    if opened.failed and (command or not sys.stdin.isatty()):
         raise typer.Exit(1)
 
 
