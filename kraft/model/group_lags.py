@@ -42,9 +42,8 @@ class PartitionLag(Struct, frozen=True, kw_only=True):
     completeness: float
     """Share of the commits that the state is judged by which the coordinator has seen, from 0 to 1."""
 
-    first_commit: SeenCommit | None
-    last_commit: SeenCommit | None
-    """Of those it is judged by. None: none was seen."""
+    commits: list[SeenCommit]
+    """These, oldest first; ten at most."""
 
 
 class GroupLag(Struct, frozen=True, kw_only=True):

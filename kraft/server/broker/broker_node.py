@@ -10,6 +10,7 @@ from kraft.model.callbacks import AsyncCallback
 from kraft.model.ids import LogDirectory
 from kraft.rpc.call import ServedCall
 from kraft.server.broker.apis import BrokerApis
+from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.logs import BrokerLogs
@@ -88,6 +89,11 @@ class BrokerNode:
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())
+
+    @property
+    def cluster_lags(self) -> ClusterLags | None:
+        """How far groups are behind; None before the first metadata."""
+        return self.coordinators.cluster_lags if self.metadata.loader.first_image_applied.is_set() else None
 
     async def move_leaderships_away(self) -> None:
         """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.find_coordinator import CoordinatorType
+from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.broker.cluster_log_ends import ClusterLogEnds
 from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.transactions import BrokerTransactions
@@ -53,6 +54,8 @@ class BrokerCoordinators:
 
         ends = ClusterLogEnds(config.node_id, image, logs.partitions, self.transactions.brokers)
         self.lags = GroupLags(self.groups, ends.ask, world.clock, config.groups.lag_look_interval_ms)
+        self._lags_handler = GroupLagsHandler(self.lags)
+        self.cluster_lags = ClusterLags(config.node_id, image, self.transactions.brokers, self._lags_handler, ends)
 
     def group_handlers(self) -> GroupHandlers:
         return GroupHandlers(
@@ -60,7 +63,7 @@ class BrokerCoordinators:
             consumer=ConsumerGroupsHandler(self.groups, self._image),
             groups=GroupsHandler(self.groups),
             offsets=CommittedOffsetsHandler(self.groups, self._image),
-            lags=GroupLagsHandler(self.lags),
+            lags=self._lags_handler,
         )
 
     def role_changed(self, partition: Partition) -> None:

@@ -55,7 +55,7 @@ def refused_group(group_id: str, refusal: Refusal) -> GroupLag:
 
 
 def _told(seen: tracker.PartitionLag) -> PartitionLag:
-    commits, behind = seen.commits, seen.behind
+    behind = seen.behind
     return PartitionLag(
         topic=seen.partition.topic,
         partition=seen.partition.partition,
@@ -65,8 +65,7 @@ def _told(seen: tracker.PartitionLag) -> PartitionLag:
         behind_ms=UNKNOWN if behind is None else behind.ms,
         is_at_least=behind is not None and behind.is_at_least,
         completeness=seen.completeness,
-        first_commit=_commit(commits[0]) if commits else None,
-        last_commit=_commit(commits[-1]) if commits else None,
+        commits=[_commit(each) for each in seen.commits],
     )
 
 

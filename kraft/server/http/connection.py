@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import h11
 import structlog
 
-from kraft.server.http.messages import Request, Response, Routes, line
+from kraft.server.http.messages import Handler, Request, Response, Routes, line
 
 log = structlog.get_logger()
 
@@ -147,7 +147,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _response(self, request: h11.Request) -> Response:
         path, _, query = request.target.decode("latin-1").partition("?")
-        handler = self._routes.get(path)
+        handler = self._routes.get(path) or _of_paths_above(self._routes, path)
         if handler is None:
             return line(f"not found: there are {', '.join(self._routes)}", HTTPStatus.NOT_FOUND)
         accept = b",".join(value for name, value in request.headers if name == b"accept").decode("latin-1")
@@ -183,6 +183,10 @@ class HttpConnection(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self._loop.call_later(seconds, self._transport.abort)
+
+
+def _of_paths_above(routes: Routes, path: str) -> Handler | None:
+    return next((handler for above, handler in routes.items() if above.endswith("/") and path.startswith(above)), None)
 
 
 def _size(request: h11.Request) -> int:

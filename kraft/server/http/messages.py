@@ -35,4 +35,4 @@ Handler = Callable[[Request], Awaitable[Response]]
 """Answers a request in the listener's thread: it must not touch what belongs to the node's event loop."""
 
 Routes = Mapping[str, Handler]
-"""Handlers by path."""
+"""Handlers by path. One that ends with a slash is for all paths below it without a handler of their own."""

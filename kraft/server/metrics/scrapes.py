@@ -8,15 +8,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kraft.server.http.messages import Request, Response, line
+from kraft.server.http.node_loop import LoopHangs, on_node_loop
 from kraft.server.metrics.rendering import TextFormat, format_of, render
 from kraft.server.metrics.snapshot import Values
 
 SNAPSHOT_S_MAX: Final = 5.0
 """A loop that does not answer in this time hangs, or is far behind."""
-
-
-class LoopHangs(Exception):
-    """The node's event loop did not take the snapshot in time."""
 
 
 class Scrapes:
@@ -44,10 +41,4 @@ class Scrapes:
 
     async def _text(self, form: TextFormat) -> bytes:
         async with self._turn:
-            snapshot = asyncio.run_coroutine_threadsafe(self._take(), self._node_loop)
-            try:
-                async with asyncio.timeout(SNAPSHOT_S_MAX):
-                    values = await asyncio.wrap_future(snapshot)
-            except TimeoutError:
-                raise LoopHangs from None
-            return await render(values, form)
+            return await render(await on_node_loop(self._node_loop, self._take(), SNAPSHOT_S_MAX), form)

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.broker.cluster_lags import ClusterLags
+from kraft.server.burrow import paths as burrow_paths
+from kraft.server.burrow.paths import BurrowPaths
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller.controller_node import ControllerNode
 from kraft.server.http.listener import HttpListener
@@ -46,7 +49,12 @@ class NodeHttp:
 
     def _routes(self) -> Routes:
         scrapes = Scrapes(asyncio.get_running_loop(), self._take)
-        return {"/metrics": scrapes.answer}
+        burrow = BurrowPaths(asyncio.get_running_loop(), self._lags)
+        return {"/metrics": scrapes.answer, burrow_paths.ROOT: burrow.answer, f"{burrow_paths.ROOT}/": burrow.answer}
+
+    def _lags(self) -> ClusterLags | None:
+        broker = self._parts().broker
+        return None if broker is None else broker.cluster_lags
 
     async def _take(self) -> Values:
         return await take(collecting(self._parts()))

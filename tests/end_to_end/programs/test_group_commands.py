@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
 
 from kraft.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster
 from tests.support.command_line import kraft, run_kraft, running
 from tests.support.waiting import until
@@ -29,8 +31,15 @@ RECORDS = 10
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def metrics_port() -> Iterator[int]:
+    with ReservedPorts(1) as (port,):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def cluster(metrics_port: int) -> Iterator[Cluster]:
     overrides = {
+        "metrics.address": f"127.0.0.1:{metrics_port}",
         "group.consumer.heartbeat.interval.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.assignment.interval.ms": "0",
@@ -223,7 +232,12 @@ def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:
         assert sorted(line.split()[6] for line in lines[1:]) == [f"{name}:0", f"{name}:1"]
 
 
-def test_lag_says_how_a_group_does(cluster: Cluster, admin: Admin, name: str) -> None:
+def burrow(port: int, path: str) -> dict[str, Any]:
+    with urlopen(f"http://127.0.0.1:{port}/v3/kafka{path}", timeout=DEADLINE_S) as answer:
+        return dict(json.load(answer))
+
+
+def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: Admin, name: str) -> None:
     partitions = [TopicPartition(name, number) for number in range(2)]
 
     def lag_of_group() -> dict[str, Any]:
@@ -249,6 +263,12 @@ def test_lag_says_how_a_group_does(cluster: Cluster, admin: Admin, name: str) ->
     table = kraft(cluster, "groups", "lag").splitlines()
     assert table[0].split() == ["GROUP", "STATE", "LAG", "BEHIND", "PARTITIONS", "SEEN"]
     assert [row.split()[:3] for row in table if row.startswith(name)] == [[name, "ERR", "6"]]
+
+    (cluster_id,) = burrow(metrics_port, "")["clusters"]
+    assert name in burrow(metrics_port, f"/{cluster_id}/consumer")["consumers"]
+    status = burrow(metrics_port, f"/{cluster_id}/consumer/{name}/status")["status"]
+    assert (status["status"], status["totallag"], status["maxlag"]["status"]) == ("ERR", RECORDS - 4, "STOP")
+    assert burrow(metrics_port, f"/{cluster_id}/topic/{name}")["offsets"] == [RECORDS, RECORDS]
 
     commit(RECORDS, RECORDS)
     until(lambda: lag_of_group()["state"] == "OK", "the group has read everything", DEADLINE_S)

@@ -101,8 +101,7 @@ def _lag_of(group_id: str) -> GroupLag:
         behind_ms=1_000,
         is_at_least=False,
         completeness=1.0,
-        first_commit=None,
-        last_commit=None,
+        commits=[],
     )
     return group_lag(group_id, [one])
 

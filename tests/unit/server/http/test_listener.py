@@ -36,7 +36,7 @@ async def _hanging(_: Request) -> Response:
     raise AssertionError("it was cancelled")
 
 
-ROUTES = {"/said": _said, "/large": _large, "/broken": _broken, "/hanging": _hanging}
+ROUTES = {"/said": _said, "/below/": _said, "/large": _large, "/broken": _broken, "/hanging": _hanging}
 
 
 @pytest.fixture
@@ -80,6 +80,11 @@ def test_a_route_is_answered_with_what_the_request_asks_for(port: int) -> None:
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"Content-Length: 24" in head
     assert body == b"/said name=a text/plain\n"
+
+
+def test_a_route_that_ends_with_a_slash_is_for_all_below_it(port: int) -> None:
+    assert _answered(port, _get("/below/a/b?c", "Connection: close")).endswith(b"/below/a/b c \n")
+    assert b" 404 " in _answered(port, _get("/below", "Connection: close"))
 
 
 def test_head_has_the_length_and_no_body(port: int) -> None:

@@ -1,0 +1,1 @@
+"""The HTTP paths of Burrow, by which monitoring reads the lag of groups."""
