@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kraft.model.client_quotas import QuotaMatch
     from kraft.model.configs import ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
-    from kraft.model.ids import TopicPartition
+    from kraft.model.ids import TopicPartition, TopicPartitionReplica
     from kraft.model.partitions import ElectionType
     from kraft.model.transactions import PreparedTransaction
     from kraft.rpc.peers import Unreachable
@@ -115,6 +115,7 @@ __all__ = [
     "SubscriptionConflict",
     "TimestampType",
     "TopicPartition",
+    "TopicPartitionReplica",
     "TransactionAborted",
     "TransactionConflict",
     "TransactionDescription",
@@ -178,7 +179,7 @@ _HOMES = {
     "kraft.model.brokers": ("BrokerDescription",),
     "kraft.model.configs": ("ConfigSource",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
-    "kraft.model.ids": ("TopicPartition",),
+    "kraft.model.ids": ("TopicPartition", "TopicPartitionReplica"),
     "kraft.model.partitions": ("ElectionType",),
     "kraft.model.client_quotas": ("QuotaMatch",),
     "kraft.rpc.peers": ("Unreachable",),

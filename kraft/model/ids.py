@@ -59,6 +59,17 @@ class TopicPartition(Struct, frozen=True, order=True):
         return f"{self.topic}-{self.partition}"
 
 
+class TopicPartitionReplica(Struct, frozen=True, order=True):
+    """Replica of a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Return the numbers of the partitions of each topic, in the order of their first mention."""
     numbers: dict[str, list[int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from kraft.cli.options import (
     Timeout,
     TopicArgument,
     TopicOption,
+    bytes_per_second,
     key_values,
     open_admin,
     optional_topic_name,
@@ -25,6 +26,9 @@ from kraft.cli.options import (
     topic_name,
 )
 from kraft.cli.printing import print_json, say
+
+if TYPE_CHECKING:
+    from kraft.cli.topics.reassignment import Throttle
 
 KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, "
@@ -95,6 +99,17 @@ ThrottleOption = Annotated[
     throttle_option(
         "Most that each broker sends and receives for moves, in bytes per second, for --execute. Give more than "
         "producers write, or the moves do not end. --verify removes it."
+    ),
+]
+DirectoriesThrottleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--replica-alter-log-dirs-throttle",
+        metavar="BYTES_PER_SECOND",
+        parser=bytes_per_second,
+        help="Most that each broker copies between its log directories, in bytes per second, for --execute of a file "
+        "with log_dirs. --verify removes it.",
+        show_default=False,
     ),
 ]
 PreserveThrottlesOption = Annotated[
@@ -224,6 +239,7 @@ def reassign(
     reassignment_file: ReassignmentFileOption = None,
     additional: AdditionalOption = False,
     throttle: ThrottleOption = None,
+    directories_throttle: DirectoriesThrottleOption = None,
     preserve_throttles: PreserveThrottlesOption = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
@@ -236,12 +252,12 @@ def reassign(
     from kraft.cli.topics import reassignment
 
     actions = {"--generate": generate, "--execute": execute, "--verify": verify, "--cancel": cancel, "--list": list_all}
-    if list(actions.values()).count(True) != 1:
+    action, *others = [option for option, is_chosen in actions.items() if is_chosen] or ["", ""]
+    if others:
         raise typer.BadParameter("exactly one is required", param_hint=", ".join(actions))
-    if throttle is not None and not execute:
-        raise typer.BadParameter("requires --execute", param_hint="--throttle")
-    if preserve_throttles and not (verify or cancel):
-        raise typer.BadParameter("requires --verify or --cancel", param_hint="--preserve-throttles")
+    limits = reassignment.Throttle(replication=throttle, directories=directories_throttle)
+    _check_throttles(limits, preserve_throttles, action)
+    wait_s = timeout_ms / 1_000
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)
@@ -250,18 +266,30 @@ def reassign(
                 what = f"requires {reassignment.TOPICS_FILE} and {reassignment.BROKER_LIST}"
                 raise typer.BadParameter(what, param_hint="--generate")
             reassignment.generate(admin, topics_file, broker_list, rack_aware=not disable_rack_aware, output=output)
+        elif reassignment_file is None:
+            raise typer.BadParameter(f"requires {reassignment.ASSIGNMENT_FILE}", param_hint=action)
+        elif execute:
+            reassignment.execute(
+                admin, reassignment_file, additional=additional, throttle=limits, output=output, deadline_s=wait_s
+            )
+        elif verify:
+            reassignment.verify(admin, reassignment_file, preserve_throttles=preserve_throttles, output=output)
         else:
-            if reassignment_file is None:
-                what = f"requires {reassignment.ASSIGNMENT_FILE}"
-                raise typer.BadParameter(
-                    what, param_hint=next(each for each, is_chosen in actions.items() if is_chosen)
-                )
-            if execute:
-                reassignment.execute(admin, reassignment_file, additional=additional, throttle=throttle, output=output)
-            elif verify:
-                reassignment.verify(admin, reassignment_file, preserve_throttles=preserve_throttles, output=output)
-            else:
-                reassignment.cancel(admin, reassignment_file, preserve_throttles=preserve_throttles, output=output)
+            reassignment.cancel(
+                admin, reassignment_file, preserve_throttles=preserve_throttles, output=output, deadline_s=wait_s
+            )
+
+
+def _check_throttles(limits: Throttle, preserve_throttles: bool, action: str) -> None:
+    """Refuse options of other actions."""
+    for option, limit in (
+        ("--throttle", limits.replication),
+        ("--replica-alter-log-dirs-throttle", limits.directories),
+    ):
+        if limit is not None and action != "--execute":
+            raise typer.BadParameter("requires --execute", param_hint=option)
+    if preserve_throttles and action not in ("--verify", "--cancel"):
+        raise typer.BadParameter("requires --verify or --cancel", param_hint="--preserve-throttles")
 
 
 def _replica_assignment(text: str) -> list[list[int]]:

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import typer
 
 from kraft.cli.options import json_file
-from kraft.client import NotSupportedYet
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import TopicPartition, TopicPartitionReplica
 
 _VERSION = 1
+_ANY_DIRECTORY = "any"
+"""The broker chooses the log directory of a new replica, and leaves another where it is."""
 
 Content = TypeVar("Content")
 Assignment = Mapping[TopicPartition, Sequence[int]]
@@ -36,16 +37,27 @@ def read_topics(path: Path, option: str) -> list[str]:
 
 
 def read_assignment(path: Path, option: str) -> dict[TopicPartition, list[int]]:
-    """Return the target replicas by partition.
-
-    Raises BadParameter, and NotSupportedYet for a file that names log directories.
-    """
+    """Return the target replicas by partition. Raises BadParameter."""
     found = _read(
         path,
         option,
         lambda content: [(_partition(entry), _replicas(entry)) for entry in _entries(content, "partitions")],
     )
     return dict(found)
+
+
+def read_directories(path: Path, option: str) -> dict[TopicPartitionReplica, str]:
+    """Return the log directories that the file of an assignment names, by replica. Raises BadParameter."""
+    found = _read(
+        path,
+        option,
+        lambda content: [(_partition(entry), _log_dirs(entry)) for entry in _entries(content, "partitions")],
+    )
+    return {
+        TopicPartitionReplica(partition.topic, partition.partition, broker): directory
+        for partition, directories in found
+        for broker, directory in directories.items()
+    }
 
 
 def assignment_text(assignment: Assignment) -> str:
@@ -61,7 +73,7 @@ def as_assignment(assignment: Assignment) -> dict[str, Any]:
                 "topic": each.topic,
                 "partition": each.partition,
                 "replicas": list(assignment[each]),
-                "log_dirs": ["any"] * len(assignment[each]),
+                "log_dirs": [_ANY_DIRECTORY] * len(assignment[each]),
             }
             for each in sorted(assignment)
         ],
@@ -112,17 +124,28 @@ def _partition(entry: object) -> TopicPartition:
 
 def _replicas(entry: object) -> list[int]:
     assert isinstance(entry, dict), "its partition was read before"
-    replicas, log_dirs = entry.get("replicas"), entry.get("log_dirs")
+    replicas = entry.get("replicas")
     if not isinstance(replicas, list) or any(type(replica) is not int for replica in replicas):
         raise ValueError(f'{_shown(entry)} has no "replicas": [number, ...]')
     if not replicas or len(set(replicas)) < len(replicas):
         raise ValueError(f"{_shown(entry)}: expected at least one broker, and none twice")
-    if log_dirs is not None:
-        if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
-            raise ValueError(f'{_shown(entry)}: expected one of "log_dirs" for each replica')
-        if any(directory != "any" for directory in log_dirs):
-            raise NotSupportedYet('log_dirs: choosing a log directory is not supported yet: write "any"')
+    _log_dirs(entry)
     return replicas
+
+
+def _log_dirs(entry: object) -> dict[int, str]:
+    """Return the directory of each replica for which one is chosen, by broker."""
+    assert isinstance(entry, dict), "its partition was read before"
+    replicas, log_dirs = entry["replicas"], entry.get("log_dirs")
+    if log_dirs is None:
+        return {}
+    if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
+        raise ValueError(f'{_shown(entry)}: expected one of "log_dirs" for each replica')
+    if any(not isinstance(directory, str) or not directory for directory in log_dirs):
+        raise ValueError(f'{_shown(entry)}: expected a path or "any" in "log_dirs"')
+    return {
+        broker: directory for broker, directory in zip(replicas, log_dirs, strict=True) if directory != _ANY_DIRECTORY
+    }
 
 
 def _shown(entry: object) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,30 @@ import typer
 from msgspec import Struct
 
 from kraft.cli.options import Output
-from kraft.cli.printing import joined, print_json, say
-from kraft.cli.topics.partition_files import Assignment, as_assignment, assignment_text, read_assignment, read_topics
-from kraft.cli.topics.throttled_replicas import PartitionMove, is_throttled, moves_of, removal
+from kraft.cli.printing import Say, joined, print_json, say
+from kraft.cli.topics.directory_moves import (
+    Directories,
+    by_partition,
+    check_directories,
+    in_words,
+    start_moves,
+    states,
+)
+from kraft.cli.topics.partition_files import (
+    Assignment,
+    as_assignment,
+    assignment_text,
+    read_assignment,
+    read_directories,
+    read_topics,
+)
+from kraft.cli.topics.throttled_replicas import REPLICATION_RATES, PartitionMove, is_throttled, moves_of, removal
 from kraft.cli.topics.throttles import (
+    DIRECTORIES_RATE,
+    RATES,
     RemovedThrottles,
     configs_of_topics,
+    limit_brokers,
     limit_moves,
     remove_throttles,
     removed_as_json,
@@ -66,11 +85,21 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
     print(f"Proposed partition reassignment configuration\n{assignment_text(proposed)}")
 
 
+class Throttle(Struct, frozen=True, kw_only=True):
+    """Limits in bytes per second of each broker: of moves to other brokers, and between its log directories."""
+
+    replication: int | None = None
+    directories: int | None = None
+
+
 def execute(
-    admin: Admin, assignment_file: Path, *, additional: bool, output: Output, throttle: int | None = None
+    admin: Admin, assignment_file: Path, *, additional: bool, output: Output, throttle: Throttle, deadline_s: float
 ) -> None:
     """Print the current assignment for a rollback, throttle the moves if wanted, then start them."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
+    directories = read_directories(assignment_file, ASSIGNMENT_FILE)
+    if throttle.directories is not None and not directories:
+        raise ReassignmentFailed("the file names no log_dirs: remove --replica-alter-log-dirs-throttle")
     under_way = admin.list_partition_reassignments()
     if not additional and under_way:
         raise ReassignmentFailed(
@@ -84,30 +113,53 @@ def execute(
         # A broker that is down is accepted only if it already holds a replica of one of the partitions.
         if not any(replica in replicas for replicas in current.values()):
             raise ReassignmentFailed(f"Unknown broker id {replica}: kraft brokers list shows the registered ones")
-    if output is Output.TABLE:
-        print(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
-        print("Save this to use as the --reassignment-json-file option during rollback")
-    if throttle is not None:
-        # Before the moves: none may run faster, even if this command dies here.
-        _throttle(admin, moves_of(wanted, current, under_way), throttle, assignment_file)
-        if output is Output.TABLE:
-            print(VERIFY_WARNING)
-            print(f"The inter-broker throttle limit was set to {throttle} B/s")
+    check_directories(admin, directories)
+    show = print if output is Output.TABLE else _say_nothing
+    show(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
+    show("Save this to use as the --reassignment-json-file option during rollback")
+    # Before the moves: none may run faster, even if this command dies here.
+    with _noting_what_is_left(assignment_file):
+        _set_throttle(admin, throttle, moves_of(wanted, current, under_way), directories, show)
     outcome = _started(admin, wanted, assignment_file)
     started = [each for each in wanted if outcome[each] is None]
     if output is Output.JSON:
-        print_json({"rollback": as_assignment(current), "started": _names(started), "throttle": throttle})
+        print_json(
+            {
+                "rollback": as_assignment(current),
+                "started": _names(started),
+                "throttle": throttle.replication,
+                "replica_alter_log_dirs_throttle": throttle.directories,
+            }
+        )
     elif started:
         print(f"Successfully started partition reassignment{_s(started)} for {_joined(started)}")
     _check_all("reassigning", outcome)
+    start_moves(admin, directories, deadline_s, show)
 
 
-def _throttle(
-    admin: Admin, moves: Mapping[TopicPartition, PartitionMove], bytes_per_second: int, assignment_file: Path
+def _set_throttle(
+    admin: Admin,
+    throttle: Throttle,
+    moves: Mapping[TopicPartition, PartitionMove],
+    directories: Directories,
+    show: Say,
 ) -> None:
-    """Throttle the moves. An error says that they were not started, and how to remove what was set."""
+    if throttle != Throttle():
+        show(VERIFY_WARNING)
+    if throttle.replication is not None:
+        limit_moves(admin, moves, throttle.replication)
+        show(f"The inter-broker throttle limit was set to {throttle.replication} B/s")
+    if throttle.directories is not None:
+        brokers = sorted({replica.broker_id for replica in directories})
+        limit_brokers(admin, brokers, [DIRECTORIES_RATE], throttle.directories)
+        show(f"The replica-alter-dir throttle limit was set to {throttle.directories} B/s")
+
+
+@contextmanager
+def _noting_what_is_left(assignment_file: Path) -> Iterator[None]:
+    """Let an error say that the moves were not started, and how to remove what was set."""
     try:
-        limit_moves(admin, moves, bytes_per_second)
+        yield
     except KraftError as error:
         error.add_note(
             "The moves were not started, but a throttle may be set: remove it with kraft topics reassign "
@@ -140,17 +192,26 @@ def verify(admin: Admin, assignment_file: Path, *, output: Output, preserve_thro
     existing = admin.find_topics(sorted({each.topic for each in wanted}))
     current = _assignment_of(admin, existing) if existing else {}
     there = [each for each in sorted(wanted) if each in current]
+    directories = read_directories(assignment_file, ASSIGNMENT_FILE)
+    moves = states(admin, directories)
     if output is Output.TABLE:
         print("Status of partition reassignment:")
         for each in there:
             print(_status_line(each, wanted[each], current[each], is_under_way=each in under_way))
-    removed = None if under_way or preserve_throttles else _removed(admin, wanted)
+        for replica, move in moves.items():
+            print(in_words(replica, move))
+    is_over = not under_way and not any(move.is_active for move in moves.values())
+    removed = _removed(admin, wanted, directories) if is_over and not preserve_throttles else None
     if output is Output.JSON:
         over = set() if removed is None else set(wanted)
         lists = removal(configs_of_topics(admin, existing), over).kept
         statuses = [_status(each, wanted[each], current[each], under_way.get(each)) for each in there]
+        directory_moves = by_partition(moves)
         print_json(
-            [{**each, "throttled": is_throttled(name, lists)} for name, each in zip(there, statuses, strict=True)]
+            [
+                {**each, "throttled": is_throttled(name, lists), "log_dirs": directory_moves.get(name, [])}
+                for name, each in zip(there, statuses, strict=True)
+            ]
         )
     if removed is not None:
         report_removed(removed, say if output is Output.JSON else print)
@@ -159,9 +220,9 @@ def verify(admin: Admin, assignment_file: Path, *, output: Output, preserve_thro
         raise ReassignmentFailed(f"partition{_s(missing)} {_joined(missing)} {do_not} exist: correct the file")
 
 
-def _removed(admin: Admin, over: Collection[TopicPartition]) -> RemovedThrottles:
+def _removed(admin: Admin, over: Collection[TopicPartition], directories: Directories) -> RemovedThrottles:
     try:
-        return remove_throttles(admin, over)
+        return remove_throttles(admin, over, RATES if directories else REPLICATION_RATES)
     except KraftError as error:
         error.add_note("Throttles may be left: verify again to remove them, or add --preserve-throttles to keep them")
         raise
@@ -178,22 +239,36 @@ def _status_line(name: TopicPartition, wanted: Sequence[int], current: Sequence[
     )
 
 
-def cancel(admin: Admin, assignment_file: Path, *, output: Output, preserve_throttles: bool = False) -> None:
+def cancel(
+    admin: Admin, assignment_file: Path, *, output: Output, deadline_s: float, preserve_throttles: bool = False
+) -> None:
     """Cancel the moves of the file that are unfinished, and remove the throttles of all of them."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
+    directories = read_directories(assignment_file, ASSIGNMENT_FILE)
     active = sorted(admin.list_partition_reassignments(list(wanted)))
     outcome = admin.alter_partition_reassignments(dict.fromkeys(active)) if active else {}
     cancelled = [each for each in active if outcome[each] is None]
-    if output is Output.TABLE:
-        if cancelled:
-            print(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {_joined(cancelled)}")
-        elif not active:
-            print("None of the specified partition reassignments are active.")
+    show = print if output is Output.TABLE else _say_nothing
+    if cancelled:
+        show(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {_joined(cancelled)}")
+    elif not active:
+        show("None of the specified partition reassignments are active.")
+    moving = {replica: move for replica, move in states(admin, directories).items() if move.is_active}
+    # A copy is given up by moving the replica to where it is.
+    start_moves(admin, {each: move.current for each, move in moving.items() if move.current}, deadline_s, show)
+    if directories and not moving:
+        show("None of the specified partition moves are active.")
     # A move that could not be cancelled goes on, and stays throttled.
     over = set(wanted) - {each for each in active if outcome[each] is not None}
-    removed = None if preserve_throttles else _removed(admin, over)
+    removed = None if preserve_throttles else _removed(admin, over, directories)
     if output is Output.JSON:
-        print_json({"cancelled": _names(cancelled), "throttles": None if removed is None else removed_as_json(removed)})
+        print_json(
+            {
+                "cancelled": _names(cancelled),
+                "cancelled_log_dirs": [name for names in by_partition(moving).values() for name in names],
+                "throttles": None if removed is None else removed_as_json(removed),
+            }
+        )
     if removed is not None:
         report_removed(removed, say if output is Output.JSON else print)
     _check_all("cancelling", outcome)
@@ -290,6 +365,10 @@ def _proposed(current: Assignment, chosen: Sequence[_ChosenBroker]) -> dict[Topi
 
 
 # --- output ---------------------------------------------------------------------------------------------------
+
+
+def _say_nothing(_: str) -> None:
+    """Show no line: programs get the result."""
 
 
 def _check_all(doing: str, outcome: Mapping[TopicPartition, Refusal | None]) -> None:

@@ -78,13 +78,13 @@ def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], byt
     limit_brokers(admin, brokers_of(moves), REPLICATION_RATES, bytes_per_second)
 
 
-def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Iterable[str], bytes_per_second: int) -> None:
+def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], bytes_per_second: int) -> None:
     """Set these rates on each broker, and say which rates that replaces."""
     rate = str(bytes_per_second)
     in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
     replaced: dict[tuple[str, str], list[int]] = {}
     for broker in brokers:
-        before = (_rates(admin, broker) if broker in in_service else None) or {}
+        before = (_rates(admin, broker, keys) if broker in in_service else None) or {}
         # A broker that is away has the rate when it comes back.
         changed = {key: rate for key in keys if before.get(key) != rate}
         if changed:
@@ -98,8 +98,10 @@ def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Iterable[str], byt
 # --- remove ---------------------------------------------------------------------------------------------------
 
 
-def remove_throttles(admin: Admin, over: Collection[TopicPartition]) -> RemovedThrottles:
-    """Remove the throttles of partitions whose moves are over, and the rates that nothing else needs.
+def remove_throttles(
+    admin: Admin, over: Collection[TopicPartition], keys: Collection[str] = REPLICATION_RATES
+) -> RemovedThrottles:
+    """Remove the throttles of partitions whose moves are over, and of these rates those that nothing else needs.
 
     Topics that do not exist any more are skipped.
     """
@@ -108,7 +110,7 @@ def remove_throttles(admin: Admin, over: Collection[TopicPartition]) -> RemovedT
     for topic, lists in plan.removed.items():
         _remove_entries(admin, topic, lists, plan.kept.get(topic, {}))
     in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
-    read = {broker: _rates(admin, broker) for broker in sorted(in_service)}
+    read = {broker: _rates(admin, broker, keys) for broker in sorted(in_service)}
     rates = {broker: found for broker, found in read.items() if found}
     if not rates and not plan.removed:
         return RemovedThrottles(topics={}, brokers={}, kept=plan.kept)
@@ -170,8 +172,8 @@ def configs_of_topics(admin: Admin, topics: Iterable[str] | None = None) -> dict
     return {each.topic: each.configs for each in admin.describe_topics(names or ())}
 
 
-def _rates(admin: Admin, broker: int) -> dict[str, str] | None:
-    """Return the rates that are set on the broker itself; None if it does not answer."""
+def _rates(admin: Admin, broker: int, keys: Collection[str]) -> dict[str, str] | None:
+    """Return the rates of these that are set on the broker itself; None if it does not answer."""
     try:
         described = admin.describe_broker_configs(broker)
     except Unreachable:
@@ -183,7 +185,7 @@ def _rates(admin: Admin, broker: int) -> dict[str, str] | None:
     return {
         each.name: each.value or ""
         for each in described
-        if each.name in RATES and each.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
+        if each.name in keys and each.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
     }
 
 

@@ -10,6 +10,7 @@ from kraft.client.aio import (
     acl_admin,
     cluster_admin,
     config_admin,
+    directory_admin,
     group_admin,
     partition_admin,
     record_admin,
@@ -89,7 +90,8 @@ class Admin:
 
     describe_cluster = cluster_admin.describe_cluster
     describe_brokers = cluster_admin.describe_brokers
-    describe_log_directories = cluster_admin.describe_log_directories
+    describe_log_directories = directory_admin.describe_log_directories
+    alter_replica_log_directories = directory_admin.alter_replica_log_directories
     fence_broker = cluster_admin.fence_broker
     unfence_broker = cluster_admin.unfence_broker
     unregister_broker = cluster_admin.unregister_broker

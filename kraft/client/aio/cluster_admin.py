@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
@@ -15,14 +15,12 @@ from kraft.model.brokers import (
 )
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import QuorumDescription
-from kraft.model.errors import KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_BROKERS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_FEATURES,
-    DESCRIBE_LOG_DIRS,
     FENCE_BROKER,
     UNFENCE_BROKER,
     UNREGISTER_BROKER,
@@ -37,7 +35,6 @@ from kraft.wire.schema.alter_client_quotas import (
 )
 from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
-from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from kraft.wire.schema.metadata import MetadataResponse
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest
 from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -52,19 +49,6 @@ async def describe_brokers(
     """
     request = DescribeBrokersRequest(broker_ids=list(broker_ids))
     return (await admin.calls.ask(DESCRIBE_BROKERS, request, timeout_ms)).brokers
-
-
-async def describe_log_directories(
-    admin: AdminClient, *, with_replicas: bool = True, timeout_ms: int | None = None
-) -> dict[int, Sequence[DescribeLogDirsResult] | KraftError]:
-    """Return the log directories of every broker in service, or its error, by broker id."""
-    request = DescribeLogDirsRequest(topics=None if with_replicas else ())
-    call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRS, request, timeout_ms)
-    outcomes = await admin.calls.watched(call, timeout_ms)
-    return {
-        broker_id: outcome if isinstance(outcome, KraftError) else outcome.results
-        for broker_id, outcome in outcomes.items()
-    }
 
 
 async def fence_broker(

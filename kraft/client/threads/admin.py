@@ -75,6 +75,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     describe_cluster = waiting(AsyncAdmin.describe_cluster)
     describe_brokers = waiting(AsyncAdmin.describe_brokers)
     describe_log_directories = waiting(AsyncAdmin.describe_log_directories)
+    alter_replica_log_directories = waiting(AsyncAdmin.alter_replica_log_directories)
     fence_broker = waiting(AsyncAdmin.fence_broker)
     unfence_broker = waiting(AsyncAdmin.unfence_broker)
     unregister_broker = waiting(AsyncAdmin.unregister_broker)

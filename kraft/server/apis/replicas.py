@@ -17,6 +17,7 @@ from kraft.rpc.calls import (
     LIST_PARTITION_REASSIGNMENTS,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from kraft.rpc.directory_calls import ALTER_REPLICA_LOG_DIRS
 from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
 from kraft.server.access import replica_guards
 from kraft.server.access.guard import Permission
@@ -74,6 +75,7 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
     ),
     Api(
         key=ApiKey.ALTER_REPLICA_LOG_DIRS,
+        call=ALTER_REPLICA_LOG_DIRS,
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: (
             AlterReplicaLogDirectoriesHandler(broker.directories, broker.partitions, broker.mover).handle

@@ -16,7 +16,7 @@ from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from kraft.model.ids import TopicId, TopicPartition
+from kraft.model.ids import TopicId, TopicPartition, TopicPartitionReplica
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.model.transactions import (
     CommitTransactionsRequest,
@@ -54,6 +54,7 @@ from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffse
 from tests.support import cluster_images
 from tests.support.client.deletion_answers import deleted_records
 from tests.support.client.fake_admin import FakeAdmin
+from tests.support.client.fake_directories import FakeDirectories
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.client.fake_partition import FakePartition
 from tests.support.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
@@ -99,6 +100,10 @@ class FakeCluster:
         self.group_configs: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
         self.unregistered: set[int] = set()
+        self.places: dict[TopicPartitionReplica, str] = {}
+        """Log directories of replicas."""
+        self.copies: dict[TopicPartitionReplica, str] = {}
+        """Log directories that replicas are being moved to."""
         self.replicas_held: dict[int, int] = {}
         """What brokers say that they hold; 6 unless given."""
         self.unreachable_voters: set[int] = set()
@@ -231,6 +236,7 @@ class FakeBroker:
         self._services = (
             self,
             FakeAdmin(cluster, broker_id),
+            FakeDirectories(cluster, broker_id),
             FakeWaits(self),
             ScriptedGroups(cluster, broker_id),
             ScriptedTransactions(cluster, broker_id),

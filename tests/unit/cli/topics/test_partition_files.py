@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from kraft.cli.topics.partition_files import assignment_text, read_assignment, read_partitions, read_topics
-from kraft.client import NotSupportedYet
-from kraft.model.ids import TopicPartition
+from kraft.cli.topics.partition_files import (
+    assignment_text,
+    read_assignment,
+    read_directories,
+    read_partitions,
+    read_topics,
+)
+from kraft.model.ids import TopicPartition, TopicPartitionReplica
 
 ASSIGNMENT = {TopicPartition("b", 0): [2, 1], TopicPartition("a", 10): [3], TopicPartition("a", 2): [1]}
 
@@ -54,6 +59,10 @@ def test_kafkas_files_are_read(tmp_path: Path) -> None:
             '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": []}]}',
             'one of "log_dirs" for each replica',
         ),
+        (
+            '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": [7]}]}',
+            'a path or "any" in "log_dirs"',
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_what_is_wrong(tmp_path: Path, content: str, words: str) -> None:
@@ -72,7 +81,8 @@ def test_a_partition_named_twice_is_refused(tmp_path: Path) -> None:
             read(path, "--x")
 
 
-def test_a_log_directory_cannot_be_chosen_yet(tmp_path: Path) -> None:
-    entry = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}
-    with pytest.raises(NotSupportedYet, match="not supported yet"):
-        read_assignment(written(tmp_path, json.dumps({"partitions": [entry]})), "--x")
+def test_log_directories_are_those_that_are_chosen(tmp_path: Path) -> None:
+    entry = {"topic": "a", "partition": 0, "replicas": [1, 2], "log_dirs": ["/data", "any"]}
+    path = written(tmp_path, json.dumps({"partitions": [entry, {"topic": "b", "partition": 3, "replicas": [1]}]}))
+    assert read_directories(path, "--x") == {TopicPartitionReplica("a", 0, 1): "/data"}
+    assert list(read_assignment(path, "--x")) == [TopicPartition("a", 0), TopicPartition("b", 3)]

@@ -96,7 +96,7 @@ REPLICA_CASES: Final[dict[str, Case]] = {
         ((on_topic(DESCRIBE, None),),),
         "nothing is said of topics that the client may not describe",
     ),
-    "<ApiKey.ALTER_REPLICA_LOG_DIRS: 34>": whole(NOTHING, on_cluster(ALTER)),
+    "AlterReplicaLogDirs": whole(NOTHING, on_cluster(ALTER)),
     "DescribeLogDirs": whole(NOTHING, on_cluster(DESCRIBE)),
     "ElectLeaders": whole(NOTHING, on_cluster(ALTER)),
     "AlterPartitionReassignments": whole(NOTHING, on_cluster(ALTER)),
