@@ -80,7 +80,9 @@ def shell(
         list[str] | None, typer.Argument(metavar="COMMAND", help="One command to run, such as: ls /topics")
     ] = None,
 ) -> None:
-    """Walk through the metadata as through files: ls, cd, cat, find, tree.
+    """Walk through the metadata as through files.
+
+    The commands are ls, cd, cat, find and tree.
 
     Without COMMAND it asks for commands, or reads them from standard input. The files are only read. What a controller
     has written last may not be committed yet.
