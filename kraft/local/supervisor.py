@@ -10,12 +10,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
 from kraft.local.launching import KRAFT, PROCESS_OPTION, Process, launch
+from kraft.local.notifications import Notifications
 from kraft.local.restart_pause import STEADY_S, RestartPause
 from kraft.local.wakeups import Wakeups
 from kraft.server.config.node_authentication import spans_machines
@@ -64,9 +65,11 @@ class _Supervisor:
         self._stop_deadline_s = stop_deadline_s
         # Never closed: the processes end with this one.
         reading_end, _ = os.pipe()
+        self._notifications = Notifications((each.node_id for each in processes(config)), os.environ)
         starting = [*command, "server", "start", "-c", str(config.file), PROCESS_OPTION]
         self._children = [
-            _Child(each, [*starting, str(number)], reading_end) for number, each in enumerate(processes(config))
+            _Child(each, [*starting, str(number)], reading_end, self._notifications.started)
+            for number, each in enumerate(processes(config))
         ]
 
     def run(self) -> int:
@@ -80,7 +83,8 @@ class _Supervisor:
                 # It has printed its error, in one line.
                 self._stop()
                 return 1
-            self._wakeups.wait(self._next_start_s())
+            self._notifications.pass_on({child.pid: child.node_id for child in self._children})
+            self._wakeups.wait(self._next_start_s(), self._notifications.files)
         log.info("supervisor stop requested", processes=len(self._children))
         return self._stop()
 
@@ -90,6 +94,7 @@ class _Supervisor:
 
     def _stop(self) -> int:
         """Stop the brokers, which still need the controller, then the process with the controller."""
+        self._notifications.stopping()
         first, *further = self._children
         in_order = [_stop_all(further, self._stop_deadline_s), _stop_all([first], self._stop_deadline_s)]
         return 0 if all(in_order) else 1
@@ -98,7 +103,11 @@ class _Supervisor:
 class _Child:
     """One process of the file, over all its lives."""
 
-    def __init__(self, config: NodeConfig, command: Sequence[str], lifeline_end: int) -> None:
+    def __init__(
+        self, config: NodeConfig, command: Sequence[str], lifeline_end: int, starts: Callable[[int], None]
+    ) -> None:
+        """`starts` is called with the node id before each start."""
+        self._starts = starts
         self._config = config
         self._command = command
         self._lifeline_end = lifeline_end
@@ -115,9 +124,15 @@ class _Child:
     def node_id(self) -> int:
         return self._config.node_id
 
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 if it could not be started."""
+        return 0 if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start the process, or try again after a pause if the machine is out of processes or memory."""
         self._started_s, self.due_s = time.monotonic(), None
+        self._starts(self.node_id)
         try:
             with open(_STANDARD_ERROR, "wb", closefd=False) as output:
                 self._process = launch(self._command, output, self._lifeline_end, lifeline.ENVIRONMENT_VARIABLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,12 +21,15 @@ class Wakeups:
         os.set_blocking(self._writing_end, False)
         os.set_blocking(self._reading_end, False)
 
-    def wait(self, timeout_s: float | None) -> None:
-        """Return at the next signal, or after this time (None: no limit). A signal that came before the call counts."""
+    def wait(self, timeout_s: float | None, files: Sequence[int] = ()) -> None:
+        """Return at the next signal, when one of these descriptors can be read, or after this time (None: no limit).
+
+        A signal that came before the call counts.
+        """
         if self.stop_requested:
             return
-        ready, _, _ = select.select([self._reading_end], [], [], timeout_s)
-        if ready:
+        ready, _, _ = select.select([self._reading_end, *files], [], [], timeout_s)
+        if self._reading_end in ready:
             os.read(self._reading_end, 4_096)
 
     def __enter__(self) -> Self:

@@ -15,10 +15,12 @@ from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
+from kraft.server.broker.readiness import BrokerStanding, CatchingUp, why_not_ready
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -43,6 +45,8 @@ class BrokerNode:
         )
         self.logs = BrokerLogs(config, storage, world, self.metadata.exists)
         self._waiting_appends = WaitingAppends()
+        self._catching_up = CatchingUp()
+        self._is_listening = False
         self.coordinators = BrokerCoordinators(
             CoordinatorServices(config, world, self.metadata, self.logs, self._waiting_appends)
         )
@@ -87,6 +91,7 @@ class BrokerNode:
             tasks.create_task(self.apis.quota_import().run())
             await importing.until_tried()
             await listen()
+            self._is_listening = True
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())
 
@@ -94,6 +99,24 @@ class BrokerNode:
     def cluster_lags(self) -> ClusterLags | None:
         """How far groups are behind; None before the first metadata."""
         return self.coordinators.cluster_lags if self.metadata.loader.first_image_applied.is_set() else None
+
+    def why_not_ready(self) -> str | None:
+        """Return what is missing before clients should be sent to this broker, in words; None if nothing is."""
+        lifecycle, loader = self.metadata.lifecycle, self.metadata.loader
+        own = loader.image.broker(self._config.node_id)
+        standing = BrokerStanding(
+            broker_id=self._config.node_id,
+            is_registered=lifecycle.broker_epoch >= 0,
+            registration_problem=lifecycle.registration_problem,
+            has_applied_metadata=loader.first_image_applied.is_set(),
+            is_listening=self._is_listening,
+            is_fenced=lifecycle.is_fenced,
+            is_fenced_by_operator=own is not None and own.fenced_by_operator,
+            silent_s=lifecycle.silent_s(),
+            session_timeout_s=self._config.broker.session_timeout_ms / 1_000,
+            behind_s=self._catching_up.behind_s(loader.published_index, loader.committed_index_known, loop_time_s()),
+        )
+        return why_not_ready(standing)
 
     async def move_leaderships_away(self) -> None:
         """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""

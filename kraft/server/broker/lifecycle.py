@@ -84,7 +84,11 @@ class BrokerLifecycle:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._session_timeout_s = session_timeout_s
         self.registration = OwnRegistration(broker_id=identity.broker_id)
+        self.registration_problem = ""
+        """Why the last attempt to register failed; empty before the first and after the last."""
+
         self.is_fenced = True
+        self._answered_s = 0.0
         self._heartbeat_log = HeartbeatLog()
         self._controller_lost_at_s: float | None = None
         """When the last liveness stream to an active controller ended; None before the first, and while one is open."""
@@ -105,9 +109,11 @@ class BrokerLifecycle:
             try:
                 result = await self._controllers.call(REGISTER_BROKER, self._identity, REGISTRATION_ATTEMPT_S)
             except NoController as error:
-                log.info("registration waiting for controller", reason=str(error))
+                self.registration_problem = str(error)
+                log.info("registration waiting for controller", reason=self.registration_problem)
                 continue
             if result.error_code is ErrorCode.NONE:
+                self.registration_problem, self._answered_s = "", loop_time_s()
                 self.registration.broker_epoch = result.broker_epoch
                 log.info(
                     "broker registered",
@@ -122,7 +128,8 @@ class BrokerLifecycle:
                 refused_since = refused_since or loop.time()
                 if loop.time() - refused_since > 2 * self._session_timeout_s:
                     raise BrokerRefused(result.error_message)
-            log.info("registration retried", reason=f"{result.error_code.name}: {result.error_message}")
+            self.registration_problem = f"{result.error_code.name}: {result.error_message}"
+            log.info("registration retried", reason=self.registration_problem)
             await asyncio.sleep(REGISTRATION_PAUSE_S)
 
     def is_registered_in(self, image: MetadataImage) -> bool:
@@ -204,6 +211,10 @@ class BrokerLifecycle:
             return 0
         return round(1_000 * (loop_time_s() - self._controller_lost_at_s))
 
+    def silent_s(self) -> float:
+        """Return the time since a controller has answered, after the registration."""
+        return loop_time_s() - self._answered_s
+
     async def shut_down(self, metadata_index: CurrentIndex) -> None:
         """Ask the controller to move this broker's leaderships away; return when that is done or has failed."""
         loop = asyncio.get_running_loop()
@@ -242,6 +253,7 @@ class BrokerLifecycle:
         if result.error_code is not ErrorCode.NONE:
             self._heartbeat_log.failed("heartbeat refused", f"{result.error_code.name}: {result.error_message}")
             return None
+        self._answered_s = loop_time_s()
         self._heartbeat_log.answered()
         if result.is_fenced != self.is_fenced:
             self.is_fenced = result.is_fenced

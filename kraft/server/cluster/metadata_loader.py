@@ -121,6 +121,11 @@ class MetadataLoader:
         """Note that the active controller has committed this entry."""
         self._committed_index_known = max(self._committed_index_known, index)
 
+    @property
+    def committed_index_known(self) -> int:
+        """Index up to which metadata is committed, as far as this broker knows."""
+        return max(self._committed_index_known, self._received_index)
+
     async def until(self, holds: ImageCondition, timeout_s: float) -> bool:
         """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
         try:

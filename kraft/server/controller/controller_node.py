@@ -116,6 +116,10 @@ class ControllerNode:
                 " the file if the cluster exists already"
             ) from corruption
 
+    def why_not_ready(self) -> str | None:
+        """Return why this controller is of no use now, in words; None if it knows the active controller."""
+        return None if self._quorum.leader_id is not None else "its controller knows no active controller"
+
     def grpc_services(self) -> list[RaftService | Service]:
         """Return the services of the CONTROLLER listener."""
         return [self._quorum.service, Service(*self.calls)]

@@ -45,6 +45,8 @@ from kraft.server.process.file_limit import raise_file_limit
 from kraft.server.process.listeners import Listeners
 from kraft.server.process.node_http import NodeHttp
 from kraft.server.process.ports import check_listeners
+from kraft.server.process.pulse import Pulse
+from kraft.server.process.service_manager import ServiceManager
 
 log = structlog.get_logger()
 
@@ -95,14 +97,24 @@ class _Node:
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
-        self._http = NodeHttp(config, lambda: (self._broker, self._controller, self._listeners.kafka))
         self._roles: list[asyncio.Task[None]] = []
+        self._beating: asyncio.Task[None]
+        self._pulse = Pulse(self._why_not_ready, ServiceManager(os.environ))
+        self._http = NodeHttp(config, lambda: (self._broker, self._controller, self._listeners.kafka), self._pulse)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         self._failed, self._stop_requested = loop.create_future(), loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._request_stop)
+        # Not among the roles, which end before the logs are closed: that may take long, too.
+        self._beating = self._running("pulse", self._pulse.run())
+        try:
+            return await self._run()
+        finally:
+            await cancelled([self._beating])
+
+    async def _run(self) -> int:
         try:
             await self._start()
         except Exception:
@@ -168,10 +180,21 @@ class _Node:
 
         self._run_role("broker", broker.run(listen))
 
+    def _why_not_ready(self) -> str | None:
+        if self._controller is None and self._broker is None:
+            return "it is starting"
+        of_controller = None if self._controller is None else self._controller.why_not_ready()
+        if of_controller is not None or not self._config.is_broker:
+            return of_controller
+        return "its controller is starting" if self._broker is None else self._broker.why_not_ready()
+
     def _run_role(self, role: str, running: Coroutine[Any, Any, None]) -> None:
+        self._roles.append(self._running(role, running))
+
+    def _running(self, role: str, running: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(running, name=role)
         task.add_done_callback(self._role_ended)
-        self._roles.append(task)
+        return task
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -192,6 +215,7 @@ class _Node:
 
     async def _stop(self) -> None:
         log.info("node stop requested", node=self._config.node_id)
+        self._pulse.stopping()
         if self._broker is not None:
             await self._move_leaderships_away(self._broker)
         if self._controller is not None:
@@ -232,7 +256,7 @@ class _Node:
         """Cut off every call. gRPC prints tracebacks about listeners and calls that outlive the event loop."""
         self._http.close()
         stopping = [asyncio.ensure_future(listener) for listener in self._listeners.cut_off()]
-        for task in self._roles:
+        for task in (*self._roles, self._beating):
             task.cancel()
         # The calls unwind at once; what does not end in time is abandoned.
         unwinding = {*asyncio.all_tasks(), *stopping} - {asyncio.current_task()}

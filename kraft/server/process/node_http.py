@@ -18,6 +18,8 @@ from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.scrapes import Scrapes
 from kraft.server.metrics.snapshot import Values, take
 from kraft.server.metrics.table import collecting
+from kraft.server.process.health_routes import health_routes
+from kraft.server.process.pulse import Pulse
 
 PartsByNow = Callable[[], tuple[BrokerNode | None, ControllerNode | None, KafkaListener | None]]
 """Returns the parts that the node has by now. Call it on the node's loop."""
@@ -26,8 +28,9 @@ PartsByNow = Callable[[], tuple[BrokerNode | None, ControllerNode | None, KafkaL
 class NodeHttp:
     """Listens if the node has a `metrics.address`."""
 
-    def __init__(self, config: NodeConfig, parts: PartsByNow) -> None:
+    def __init__(self, config: NodeConfig, parts: PartsByNow, pulse: Pulse) -> None:
         self._config = config
+        self._pulse = pulse
         self._parts_by_now = parts
         self._listener: HttpListener | None = None
 
@@ -50,7 +53,12 @@ class NodeHttp:
     def _routes(self) -> Routes:
         scrapes = Scrapes(asyncio.get_running_loop(), self._take)
         burrow = BurrowPaths(asyncio.get_running_loop(), self._lags)
-        return {"/metrics": scrapes.answer, burrow_paths.ROOT: burrow.answer, f"{burrow_paths.ROOT}/": burrow.answer}
+        return {
+            "/metrics": scrapes.answer,
+            **health_routes(self._pulse),
+            burrow_paths.ROOT: burrow.answer,
+            f"{burrow_paths.ROOT}/": burrow.answer,
+        }
 
     def _lags(self) -> ClusterLags | None:
         broker = self._parts().broker
