@@ -42,8 +42,8 @@ class Logins(Struct, frozen=True, kw_only=True):
     answer: Callable[[SaslLogin, bytes, str], Awaitable[Challenge | LoggedIn]]
     """Answers a client's message; gets its address without the port. Raises LoginFailed, after a delay."""
 
-    delay_failure: Callable[[], Awaitable[None]]
-    """Returns when a failure outside of an exchange may be told."""
+    delay_failure: Callable[[LoginFailed, str], Awaitable[None]]
+    """Takes a failure outside of an exchange and its client's address, and returns when it may be told."""
 
     monotonic_ms: Callable[[], int]
 
@@ -98,7 +98,7 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
         has_begun = False
         async for request in requests:
             if not has_begun:
-                await self._choose(login, request.mechanism)
+                await self._choose(login, request.mechanism, host)
                 has_begun = True
             step = await self._logins.answer(login, request.auth_bytes, host)
             if isinstance(step, LoggedIn):
@@ -110,11 +110,11 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
                 return
             yield login_pb2.LoginResponse(auth_bytes=step.message)
 
-    async def _choose(self, login: SaslLogin, mechanism: str) -> None:
+    async def _choose(self, login: SaslLogin, mechanism: str, host: str) -> None:
         try:
             login.handshake(mechanism, self._logins.monotonic_ms())
         except LoginFailed as failed:
-            await self._logins.delay_failure()
+            await self._logins.delay_failure(failed, host)
             if failed.error_code is not ErrorCode.UNSUPPORTED_SASL_MECHANISM:
                 raise
             enabled = f"{failed.told}, enabled mechanisms are {', '.join(login.mechanisms)}"

@@ -170,11 +170,14 @@ class ServerHandshake(asyncio.BufferedProtocol):
         handshakes: Handshakes,
         context: Callable[[], ServerContext],
         make_protocol: Callable[[TlsPeer], asyncio.BufferedProtocol],
+        refused: Callable[[Any, str], None] | None = None,
     ) -> None:
         """`context` returns the current one.
 
-        `make_protocol` makes what runs on the connection once it is open. It raises ClientRefused.
+        `make_protocol` makes what runs on the connection once it is open. It raises ClientRefused. `refused` is told,
+        too, that this client is refused, and why.
         """
+        self._refused = refused
         self._handshakes = handshakes
         self._context = context
         self._make_protocol = make_protocol
@@ -222,7 +225,7 @@ class ServerHandshake(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         if self._received_bytes and not self._is_over:
-            self._handshakes.note_refused(self.peername, "it closed the connection during the TLS handshake")
+            self._note_refused("it closed the connection during the TLS handshake")
         self._end()
         return False
 
@@ -248,8 +251,13 @@ class ServerHandshake(asyncio.BufferedProtocol):
 
     def refuse(self, reason: str) -> None:
         if not self._is_over:
-            self._handshakes.note_refused(self.peername, reason)
+            self._note_refused(reason)
             self.abort()
+
+    def _note_refused(self, reason: str) -> None:
+        self._handshakes.note_refused(self.peername, reason)
+        if self._refused is not None:
+            self._refused(self.peername, reason)
 
     def abort(self) -> None:
         self._end()

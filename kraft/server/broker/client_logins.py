@@ -10,7 +10,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.principal import ANONYMOUS
 from kraft.rpc.on_behalf import Client
 from kraft.sasl.login import LoginFailed, Session
-from kraft.server.access.audit import Audit, login_event
+from kraft.server.access.audit import Audit, login_event, refused_connection
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.security_settings import OAuthBearerSettings
 from kraft.server.config.values import CONTROLLER
@@ -48,6 +48,13 @@ class ClientLogins:
             verifier=None if tokens is None else self._verifiers[tokens],
             noted=None if self._audit is None else login_noted(self._audit, listener),
         )
+
+    def refused_at(self, listener: str) -> Callable[[str, str], None] | None:
+        """Return what notes that a client at an address is refused before any login; None if nobody wants to know."""
+        audit = self._audit
+        if audit is None:
+            return None
+        return lambda address, reason: audit(refused_connection(address, listener, reason), 1)
 
     async def run(self) -> None:
         """Keep the keys of authorization servers current until cancelled."""

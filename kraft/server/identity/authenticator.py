@@ -78,17 +78,22 @@ class Authenticator:
         try:
             step = await self._answer(login, message, address)
         except LoginFailed as failed:
-            if self._noted is not None:
-                self._noted(address, failed)
+            self.note(failed, address)
             await asyncio.sleep(began_s + self._failure_delay_s - loop.time())
             raise
-        if self._noted is not None and isinstance(step, LoggedIn):
-            self._noted(address, step.session)
+        if isinstance(step, LoggedIn):
+            self.note(step.session, address)
         return step
 
-    async def delay_failure(self) -> None:
-        """Wait before a failure outside an exchange is told."""
+    async def delay_failure(self, failed: LoginFailed, address: str) -> None:
+        """Note a failure outside an exchange, and wait before it is told."""
+        self.note(failed, address)
         await asyncio.sleep(self._failure_delay_s)
+
+    def note(self, outcome: Session | LoginFailed, address: str) -> None:
+        """Have it noted how a login ended. `answer` and `delay_failure` do so themselves."""
+        if self._noted is not None:
+            self._noted(address, outcome)
 
     def objection(self, session: Session) -> str | None:
         """Return why a session must not go on; None if it may. Its user was deleted, even if there is one of that name.

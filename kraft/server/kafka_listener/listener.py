@@ -122,8 +122,11 @@ class KafkaListener:
         *,
         asks_for_login: bool = False,
         creation_rate_max: int | None = None,
+        refused: Callable[[str, str], None] | None = None,
     ) -> None:
         """Listen at one more address. `creation_rate_max` is a rate of this listener alone.
+
+        `refused` is told the address of each client that is not admitted, or whose TLS handshake fails, and the reason.
 
         Raises OSError if the address cannot be bound.
         """
@@ -135,10 +138,16 @@ class KafkaListener:
             if not isinstance(answering, TlsAnswering):
                 return connection(answering)
             after_handshake = answering.after_handshake
-            return ServerHandshake(self._handshakes, answering.context, lambda peer: connection(after_handshake(peer)))
+            return ServerHandshake(
+                self._handshakes,
+                answering.context,
+                lambda peer: connection(after_handshake(peer)),
+                None if refused is None else lambda name, reason: refused(address_of(name), reason),
+            )
 
         def admit(address: str) -> float | None:
-            return self._admit(address, are_strangers=asks_for_login or isinstance(answering, TlsAnswering))
+            are_strangers = asks_for_login or isinstance(answering, TlsAnswering)
+            return self._admit(address, refused, are_strangers=are_strangers)
 
         server = await asyncio.get_running_loop().create_server(connect, host or None, port, start_serving=False)
         self._servers.append(server)
@@ -182,7 +191,7 @@ class KafkaListener:
     def _make_buffer(self, granted: Callback) -> ReceiveBuffer:
         return ReceiveBuffer(self._scratch, self._within, granted)
 
-    def _admit(self, address: str, *, are_strangers: bool) -> float | None:
+    def _admit(self, address: str, refused: Callable[[str, str], None] | None, *, are_strangers: bool) -> float | None:
         """Return None to serve a connection, or for how many seconds to hold it and then close it."""
         objection = self._counts.objection(address, is_stranger=are_strangers)
         if objection is None and are_strangers and not self._rates.take(address, loop_time_s()):
@@ -194,6 +203,8 @@ class KafkaListener:
         if objection is None:
             return None
         self._refusals.log(f"{address}:0", objection)
+        if refused is not None:
+            refused(address, objection)
         # Otherwise a client that tries again at once would be refused all the more often.
         return held_ms / 1_000
 

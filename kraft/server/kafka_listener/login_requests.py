@@ -108,10 +108,7 @@ class LoginRequests:
             if header.api_key == HELLO_KEY and self._login.session is None:
                 return self._requests.begin(frame)
             if header.api_key not in _LOGIN_KEYS:
-                raise CloseConnection(
-                    f"{api_name(header.api_key)} before login: clients of this listener need the settings "
-                    "security.protocol and sasl.mechanism"
-                )
+                raise self._without_login(header.api_key)
             if not is_served(header.api_key, header.api_version):
                 return self._requests.refuse_version(header)
             request = decode(request_type(header.api_key), header.api_version, frame, position, ELEMENTS_MAX)
@@ -124,6 +121,15 @@ class LoginRequests:
                 return self._authenticate(_message(request.auth_bytes), header)
             case _:
                 return self._tell_versions(request, header, len(frame))
+
+    def _without_login(self, api_key: int) -> CloseConnection:
+        reason = (
+            f"{api_name(api_key)} before login: clients of this listener need the settings security.protocol and "
+            "sasl.mechanism"
+        )
+        if self._login.session is None:
+            self._authenticator.note(LoginFailed(ErrorCode.ILLEGAL_SASL_STATE, reason, reason), self._address)
+        return CloseConnection(reason)
 
     def _count_stranger(self) -> None:
         """End a connection that goes on without a login: what it is told is work, and may fill memory unread."""
@@ -189,7 +195,7 @@ class LoginRequests:
         return [len(answer.message).to_bytes(SIZE_BYTES, "big") + answer.message]
 
     async def _refuse(self, failed: LoginFailed, response: ResponseBytes) -> NoReturn:
-        await self._authenticator.delay_failure()
+        await self._authenticator.delay_failure(failed, self._address)
         raise CloseConnection(failed.reason, response) from None
 
 

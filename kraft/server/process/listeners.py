@@ -154,6 +154,7 @@ class Listeners:
                 answering.at(listener.name),
                 asks_for_login=config.security_of(listener.name).sasl is not None,
                 creation_rate_max=dict(config.connections.creation_rates_of_listeners).get(listener.name),
+                refused=apis.logins.refused_at(listener.name),
             )
             log.info("listener started", listener=str(listener))
         for listener in listeners:

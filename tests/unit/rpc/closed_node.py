@@ -131,7 +131,7 @@ class ClosedNode:
             yield
 
 
-async def _at_once() -> None:
+async def _at_once(*_: object) -> None:
     """Nobody is delayed."""
 
 

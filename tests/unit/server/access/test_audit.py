@@ -11,12 +11,15 @@ from kraft.model.principal import Principal
 from kraft.rpc.on_behalf import Client
 from kraft.server.access.audit import (
     CLIENTS_COUNTED_MAX,
+    DETAIL_CHARACTERS_MAX,
     FAILURES_WRITTEN_MAX,
+    STRANGERS_WRITTEN_MAX,
     AuditEvent,
     FailureCounts,
     line_of,
     line_of_count,
     login_event,
+    refused_connection,
 )
 from tests.support.acl_entries import entry
 from tests.unit.server.access.world import World
@@ -117,6 +120,35 @@ def test_a_login_has_neither_operation_nor_resource_and_repeats_are_counted() ->
     }
     counts = FailureCounts()
     assert [counts.has_line(login, 0) for _ in range(3)] == [True, False, False]
+
+
+# --- strangers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_is_of_nobody_and_has_a_reason() -> None:
+    assert json.loads(line_of(refused_connection("10.9.9.9", "SASL", "too many " * 500), "t")) == {
+        "time": "t",
+        "event": "connection",
+        "principal": "User:ANONYMOUS",
+        "host": "10.9.9.9",
+        "listener": "SASL",
+        "outcome": "REFUSED",
+        "detail": ("too many " * 500)[:DETAIL_CHARACTERS_MAX],
+    }
+
+
+def test_strangers_of_all_addresses_together_get_few_lines_and_the_rest_is_counted() -> None:
+    counts = FailureCounts()
+    addresses = [f"10.0.{number // 256}.{number % 256}" for number in range(1_000)]
+    refused = [refused_connection(each, "SASL", "it is not TLS") for each in addresses]
+    failed = [login_event(each.client, "SASL", ErrorCode.SASL_AUTHENTICATION_FAILED, "wrong") for each in refused]
+    assert sum(counts.has_line(each, 0) for each in refused + failed) == STRANGERS_WRITTEN_MAX
+    assert counts.has_line(event(), 0), "others have lines nevertheless"
+    assert counts.has_line(login_event(ALICE, "SASL", ErrorCode.NONE, "PLAIN"), 0)
+    ended = counts.ended(1_000)
+    assert sum(count for _, count in ended) == 2_000 - STRANGERS_WRITTEN_MAX
+    assert len(ended) <= STRANGERS_WRITTEN_MAX + 1, "they are counted in few lines, too"
+    assert counts.has_line(refused[0], 1_000), "a new second"
 
 
 # --- askers ----------------------------------------------------------------------------------------------------------

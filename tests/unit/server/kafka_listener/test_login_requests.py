@@ -60,7 +60,14 @@ class Client:
             mechanisms=mechanisms or (SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512),
             reauthentication_ms_max=reauthentication_ms_max,
         )
-        authenticator = Authenticator(lambda: self.users, Unchanging(), LoopClock(), failure_delay_ms=delay_ms)
+        self.noted: list[tuple[str, Any]] = []
+        authenticator = Authenticator(
+            lambda: self.users,
+            Unchanging(),
+            LoopClock(),
+            failure_delay_ms=delay_ms,
+            noted=lambda address, outcome: self.noted.append((address, outcome)),
+        )
         apis: Mapping[ApiKey, Api] = {
             ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse(error_code=self.versions_error, api_keys=()),
             ApiKey.INIT_PRODUCER_ID: self._init,
@@ -427,3 +434,22 @@ async def test_a_key_that_ends_as_the_handshakes_begins_no_login() -> None:
 async def test_garbage_before_login_ends_the_connection(garbage: bytes) -> None:
     client = Client()
     assert (await client.refused(memoryview(garbage))).response == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "code"),
+    [
+        (SaslHandshakeRequest(mechanism="GSSAPI"), 1, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        (SaslAuthenticateRequest(auth_bytes=b"early"), 2, ErrorCode.ILLEGAL_SASL_STATE),
+        (INIT, 1, ErrorCode.ILLEGAL_SASL_STATE),
+    ],
+    ids=["no such mechanism", "no handshake", "no login"],
+)
+async def test_a_login_that_fails_before_its_exchange_is_noted_once(
+    request_: Message, version: int, code: ErrorCode
+) -> None:
+    client = Client()
+    await client.refused(frame(request_, version))
+    ((address, failed),) = client.noted
+    assert address == "10.0.0.7"
+    assert failed.error_code == code

@@ -27,13 +27,15 @@ pytestmark = pytest.mark.real_time
 
 
 @asynccontextmanager
-async def _listening(strangers_max: int = 100) -> AsyncIterator[tuple[KafkaListener, int]]:
+async def _listening(
+    strangers_max: int = 100, refused: Callable[[str, str], None] | None = None
+) -> AsyncIterator[tuple[KafkaListener, int]]:
     limits = replace(PATIENT, counts=replace(PATIENT.counts, strangers_max=strangers_max))
     listener = KafkaListener(limits, RefusalLog(lambda: 0), ListenerMemory(1_000_000))
     answering = TlsAnswering(context, lambda _: lambda _: Requests())
     with ReservedPorts(1) as ports:
         (port,) = ports
-        await listener.listen("127.0.0.1", port, answering)
+        await listener.listen("127.0.0.1", port, answering, refused=refused)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 yield listener, port
@@ -64,6 +66,19 @@ async def test_a_handshake_that_takes_too_long_ends_without_anybody_asking(monke
         async with _listening() as (_, port):
             assert await _ends(await _silent(port))
     assert [line["reason"] for line in lines] == ["its TLS handshake was not complete after 0.1 s"]
+
+
+async def test_whoever_wants_to_know_is_told_who_is_refused_before_a_login_and_why() -> None:
+    told: list[tuple[str, str]] = []
+    async with _listening(strangers_max=4, refused=lambda address, reason: told.append((address, reason))) as (_, port):
+        plain = await _silent(port)
+        assert await _ends(await _silent(port))
+        plain[1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await _ends(plain)
+    (first, too_many), (second, not_tls) = told
+    assert (first, second) == ("127.0.0.1", "127.0.0.1")
+    assert "connections" in too_many
+    assert "TLS" in not_tls
 
 
 async def test_clients_in_their_handshakes_count_as_strangers() -> None:
