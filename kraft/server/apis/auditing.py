@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.request_context import RequestContext, host_of
 from kraft.rpc.client_gate import CALLER
@@ -15,6 +16,7 @@ from kraft.server.apis.api import Api
 from kraft.server.apis.audited import Outcome, code_of
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
+from kraft.server.handlers.metadata import CreationNoted
 from kraft.server.loop.turns import Turns
 
 NOTED_AT_ONCE: Final = 500
@@ -86,6 +88,23 @@ def auditor(api: Api[Any, Any], broker: BrokerSide) -> Auditor | None:
     if broker.audit is None or api.audited is None:
         return None
     return Auditor(api, broker.audit, broker.listener)
+
+
+def creation_noted(broker: BrokerSide) -> CreationNoted | None:
+    """Return what notes that a topic is created because a client asked for it; None if nothing is audited."""
+    audit, listener = broker.audit, broker.listener
+    if audit is None:
+        return None
+
+    def note(context: RequestContext, name: str, code: int) -> None:
+        client, name = Client(context.principal, context.host), name[:NAME_CHARACTERS_MAX]
+        audit(AuditEvent(client, listener, Operation.CREATE, ResourceType.TOPIC, name, code, _AUTO_CREATION), 1)
+
+    return note
+
+
+_AUTO_CREATION: Final = "Metadata"
+"""The call that has topics created besides CreateTopics."""
 
 
 def audited_calls(auditor: Auditor | None, handler: _Handler) -> _Handler:

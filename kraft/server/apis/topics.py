@@ -20,6 +20,7 @@ from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited, mutations
 from kraft.server.apis.api import Api, DecidedBy
+from kraft.server.apis.auditing import creation_noted
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_metadata, never_refused
 from kraft.server.apis.sides import Side
@@ -39,6 +40,7 @@ def _metadata(broker: BrokerSide) -> Handler[Any, Any]:
         listed_though_fenced=broker.listed_though_fenced,
         known_to_lead=broker.known_to_lead,
         internal_topics=broker.internal_topics.values(),
+        creation_noted=creation_noted(broker),
     ).handle
 
 
@@ -96,6 +98,7 @@ TOPIC_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=METADATA,
         decided_by=DecidedBy.BROKER,
         handler=_metadata,
+        takes_context=True,
         # Also to create what is missing.
         needs=(Permission(Operation.DESCRIBE, ResourceType.TOPIC), Permission(Operation.CREATE, ResourceType.TOPIC)),
         guard=lambda side: topic_guards.metadata(side.image, creates=side.config.topics.auto_create_enabled),

@@ -5,7 +5,7 @@ Topics are asked for by name, by id, or all.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Final
 
 from kraft.metadata.image import CurrentImage, MetadataImage, PartitionImage, TopicImage
@@ -13,6 +13,7 @@ from kraft.metadata.new_topics import new_topic
 from kraft.metadata.topic_names import INTERNAL_TOPICS, unknown_topic
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.model.request_context import RequestContext
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.fenced_lately import ListedBrokers
@@ -43,8 +44,14 @@ CREATED_AT_ONCE: Final = 100
 ask again.
 """
 
+NO_CONTEXT: Final = RequestContext(version=0)
+
 _NULL_NAMES_FROM: Final = 12
 _LISTENER_NOT_FOUND_FROM: Final = 6
+
+
+CreationNoted = Callable[[RequestContext, str, int], None]
+"""Notes what became of a topic that was created, or was not, because a client asked for it."""
 
 
 class MetadataHandler:
@@ -61,8 +68,10 @@ class MetadataHandler:
         listed_though_fenced: ListedBrokers,
         known_to_lead: KnownToLead,
         internal_topics: Iterable[InternalTopic],
+        creation_noted: CreationNoted | None = None,
     ) -> None:
         """`internal_topics` are created as they plan it."""
+        self._creation_noted = creation_noted
         self._image = image
         self._controllers = controllers
         self._defaults = config.topics
@@ -72,14 +81,14 @@ class MetadataHandler:
         self._known_to_lead = known_to_lead
         self._internal_topics = {each.name: each for each in internal_topics}
 
-    async def handle(self, request: MetadataRequest) -> MetadataResponse:
+    async def handle(self, request: MetadataRequest, context: RequestContext = NO_CONTEXT) -> MetadataResponse:
         named = [(asked, self._name(asked)) for asked in request.topics or ()]
         # A topic that is named twice is described once.
         names = list(dict.fromkeys(name for _, name in named if name is not None))
         if names:
             await self._known_to_lead(names)
         image = self._image()
-        created = await self._created(request, [name for name in names if image.topic(name) is None])
+        created = await self._created(request, context, [name for name in names if image.topic(name) is None])
         in_service = self._brokers(image, (broker.broker_id for broker in image.alive_brokers()))
         operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
         describe = _Described(image, in_service, operations)
@@ -114,7 +123,9 @@ class MetadataHandler:
             and (endpoint := broker.endpoint(self._listener)) is not None
         }
 
-    async def _created(self, request: MetadataRequest, missing: list[str]) -> dict[str, Refusal]:
+    async def _created(
+        self, request: MetadataRequest, context: RequestContext, missing: list[str]
+    ) -> dict[str, Refusal]:
         """Create the missing topics if that is wanted and enabled; return what clients are told about them.
 
         That is LEADER_NOT_AVAILABLE while they are in creation: clients ask again.
@@ -130,12 +141,24 @@ class MetadataHandler:
         try:
             response = await self._controllers.call(CREATE_TOPICS, creation, AUTO_CREATE_TIMEOUT_MS / 1_000)
         except (NoController, Refusal) as error:
+            # They may have been created nevertheless.
+            code = error.error_code if isinstance(error, Refusal) else ErrorCode.REQUEST_TIMED_OUT
+            self._note(context, ((name, code) for name in missing[:CREATED_AT_ONCE]))
             return answers | dict.fromkeys(missing[:CREATED_AT_ONCE], Refusal(retry, str(error)))
+        self._note(context, ((result.name, result.error_code) for result in response.topics))
         for result in response.topics:
             in_creation = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             code = retry if in_creation else error_code(result.error_code)
             answers[result.name] = Refusal(code, result.error_message or "")
         return answers
+
+    def _note(self, context: RequestContext, results: Iterable[tuple[str, int]]) -> None:
+        if self._creation_noted is None:
+            return
+        for name, code in results:
+            # Of one that is there already somebody else's request has a line.
+            if code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._creation_noted(context, name, code)
 
     def _planned(self, name: str) -> CreatableTopic:
         internal = self._internal_topics.get(name)

@@ -9,7 +9,7 @@ from typing import cast
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.metadata import CreationNoted, MetadataHandler
 from tests.support.server.fake_controllers import FakeControllers
 
 
@@ -26,6 +26,7 @@ def metadata_handler(
     controller: Callable[[Iterable[int]], int] = min,
     listed_though_fenced: Callable[[], Iterable[BrokerId]] = tuple,
     known_to_lead: Callable[[Iterable[str]], Awaitable[None]] = at_once,
+    creation_noted: CreationNoted | None = None,
 ) -> MetadataHandler:
     topics = SimpleNamespace(auto_create_enabled=auto_create)
     return MetadataHandler(
@@ -37,4 +38,5 @@ def metadata_handler(
         listed_though_fenced=listed_though_fenced,
         known_to_lead=known_to_lead,
         internal_topics=(),
+        creation_noted=creation_noted,
     )

@@ -12,6 +12,8 @@ from kraft.metadata.metadata_requests import metadata_of
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
+from kraft.model.principal import Principal
+from kraft.model.request_context import RequestContext
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import CREATED_AT_ONCE
@@ -28,6 +30,7 @@ def created(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsRespon
     return CreateTopicsResponse(topics=tuple(results))
 
 
+ALICE = Principal("alice")
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], isr=[2])
 
 
@@ -38,15 +41,23 @@ def ask(
     controllers: FakeControllers | None = None,
     auto_create: bool = False,
     waited_for: list[list[str]] | None = None,
+    noted: list[tuple[Principal, str, int]] | None = None,
 ) -> MetadataResponse:
-    """`waited_for` collects the topics whose lost leaders must be replaced before the response."""
+    """`waited_for` collects the topics whose lost leaders must be replaced before the response, `noted` what is noted
+    of topics that clients have created."""
 
     async def replaced(topics: Iterable[str]) -> None:
         if waited_for is not None:
             waited_for.append(list(topics))
 
-    handler = metadata_handler(image, controllers or FakeControllers(), auto_create=auto_create, known_to_lead=replaced)
-    return asyncio.run(handler.handle(request))
+    handler = metadata_handler(
+        image,
+        controllers or FakeControllers(),
+        auto_create=auto_create,
+        known_to_lead=replaced,
+        creation_noted=None if noted is None else lambda context, *what: noted.append((context.principal, *what)),
+    )
+    return asyncio.run(handler.handle(request, RequestContext(version=13, principal=ALICE)))
 
 
 def creating(*names: str) -> MetadataRequest:
@@ -115,6 +126,30 @@ def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, cod
     assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE]
     (asked,) = controllers.requests("create_topics")
     assert [new.name for new in asked.topics] == ["payments"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "noted"),
+    [
+        (ErrorCode.NONE, [ErrorCode.NONE]),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, [ErrorCode.INVALID_REPLICATION_FACTOR]),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, []),
+        (NoController("nobody"), [ErrorCode.REQUEST_TIMED_OUT]),
+        (Refusal(ErrorCode.POLICY_VIOLATION, "no"), [ErrorCode.POLICY_VIOLATION]),
+    ],
+    ids=str,
+)
+def test_what_becomes_of_a_topic_that_a_client_has_created_is_noted_with_the_client(
+    outcome: ErrorCode | Exception, noted: list[ErrorCode]
+) -> None:
+    def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        assert isinstance(outcome, ErrorCode)
+        return created(request, outcome)
+
+    found: list[tuple[Principal, str, int]] = []
+    controllers = FakeControllers(create_topics=outcome if isinstance(outcome, Exception) else create)
+    ask(creating("payments", "orders"), controllers=controllers, auto_create=True, noted=found)
+    assert found == [(ALICE, "payments", each) for each in noted]
 
 
 def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_again() -> None:
