@@ -17,7 +17,7 @@ MISSING_TOPIC_GRACE_S: Final = 3.0
 
 _POLL_S: Final = 0.2
 
-_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__audit")
 
 _log = logging.getLogger("spark_connector")
 

@@ -256,6 +256,7 @@ def how_to_connect(kafka_servers: str, servers: str, security: SecurityFiles) ->
             f" 'sasl.mechanism': {MECHANISM!r}, 'sasl.username': {ADMIN!r}, 'sasl.password': {password},"
             f" 'ssl.ca.location': {authority!r}}})"
         ),
+        f"Audit: {security.audit_log}",
         f"Next: kraft topics list --bootstrap-server {servers} --command-config {security.client}",
     ]
 

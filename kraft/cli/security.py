@@ -58,6 +58,7 @@ def init(
         for hosts in nodes:
             until = security_files.end_of_validity(files.keystore(hosts[0]))
             print(f"The certificate of {hosts[0]} is valid until {until:%Y-%m-%d}")
+    print(f"The audit log of each node is {files.audit_log}: to move it, change audit.log.path in the node's settings")
     print(f"Next: add {files.node(nodes[0][0])} to the node's configuration file, and before its first start run")
     print(f"  kraft storage format -c FILE --add-scram '{files.admin_argument()}'")
     print(f"Then: kraft topics list --command-config {files.client}")

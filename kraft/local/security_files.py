@@ -22,7 +22,7 @@ from kraft.runtime.disk import make_directories
 from kraft.runtime.private_files import create_once
 from kraft.sasl.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism
 from kraft.server.config import properties
-from kraft.server.config.access_settings import STANDARD_AUTHORIZER
+from kraft.server.config.access_settings import NODE_ID, STANDARD_AUTHORIZER
 from kraft.server.config.loading import ConfigError
 from kraft.server.identity import machine_secret
 from kraft.tls import authority
@@ -87,6 +87,11 @@ class SecurityFiles(Struct, frozen=True):
         """Return the path of the settings that a node's configuration file needs."""
         return self.directory / f"{node}.properties"
 
+    @property
+    def audit_log(self) -> Path:
+        """Path of each node's audit log, which is for the same user only."""
+        return self.directory / f"audit-{NODE_ID}.log"
+
     def node_settings(self, node: str) -> dict[str, str]:
         """Return settings of a node, by Kafka's keys; listeners of Kafka's protocol are named SASL_SSL."""
         return {
@@ -98,6 +103,7 @@ class SecurityFiles(Struct, frozen=True):
             "cluster.secret.file": str(self.secret),
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": f"{USER}:{ADMIN}",
+            "audit.log.path": str(self.audit_log),
         }
 
     def admin_argument(self) -> str:

@@ -16,7 +16,7 @@ from kraft.metadata.topic_decisions import (
     partition_created,
     placeable_brokers,
 )
-from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.wire.schema.create_partitions import (
@@ -72,7 +72,7 @@ def _topic(image: MetadataImage, asked: CreatePartitionsTopic, named: Counter[st
 
 
 def _check_count(topic: TopicImage, asked: CreatePartitionsTopic, left: int) -> None:
-    if topic.topic in INTERNAL_TOPICS:
+    if topic.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
         # The partition of a group or of a transactional id follows from their number.
         lost = "groups would lose their offsets" if topic.topic == OFFSETS_TOPIC else "transactions would be lost"
         problem = f"{lost}: topic '{topic.topic}' keeps its {len(topic.partitions)} partitions"

@@ -18,7 +18,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 """The topic that holds the state of transactional ids."""
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+AUDIT_TOPIC: Final = "__audit"
+"""The topic that holds audit lines, if the brokers are configured to write them there. Kafka has none of this name."""
+
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC})
 """Topics that brokers write; clients may only read them."""
 
 TOPIC_NAME_LENGTH_MAX = 249

@@ -7,6 +7,7 @@ from typing import Final
 from kraft.metadata.imported_users import ImportUsersRequest, ImportUsersResult
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.append_audit import AppendAuditRequest, AppendAuditResponse
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
@@ -56,6 +57,7 @@ ADD_PARTITIONS_TO_TXN: Final = Call(
     _REPLICATION, "AddPartitionsToTxn", AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 )
 WRITE_TXN_MARKERS: Final = Call(_REPLICATION, "WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersResponse)
+APPEND_AUDIT: Final = Call(_REPLICATION, "AppendAudit", AppendAuditRequest, AppendAuditResponse)
 LIST_PRODUCER_TRANSACTIONS: Final = Call(
     _REPLICATION, "ListProducerTransactions", ProducerTransactionsRequest, ProducerTransactionsResponse
 )

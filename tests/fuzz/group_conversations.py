@@ -56,7 +56,7 @@ async def _converse(data: bytes) -> None:
     groups = cast(GroupCoordinators, coordinator)
     handlers = group_handlers(groups, lambda: cluster.image)
     # Of a broker, only these are there.
-    side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)
+    side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None, data_audits={})
     apis: dict[ApiKey, Api] = {
         each.key: serving.kafka_api(each.key, each, side)
         for each in GROUP_APIS

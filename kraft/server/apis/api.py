@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from kraft.rpc.call import AnyCall, Handler
+from kraft.server.access.data_audit import Uses
 from kraft.server.access.guard import Guard, Permission
 from kraft.server.apis.audited import Audited
 from kraft.server.apis.broker_side import BrokerSide
@@ -68,6 +69,9 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
 
     audited: Audited | None = None
     """What the audit says of each call. None: administrators change nothing with it, and only refusals are noted."""
+
+    uses: Uses | None = None
+    """How it uses data, which the audit says where that is wanted. None: it uses none that anybody wants to know of."""
 
     mutations: Mutations[Any, Any] | None = None
     """What the quota of changes to topics counts. None: the API changes none."""

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kraft.model.callbacks import Callback
 from kraft.server.access.audit import Audit
+from kraft.server.access.data_audit import DataAudits
 from kraft.server.apis.sides import Side
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import ListedBrokers
 from kraft.server.cluster.leader_checks import KnownToLead
 from kraft.server.config.values import GRPC
 from kraft.server.coordinator.internal_topic import InternalTopic
+from kraft.server.handlers.append_audit import AppendAuditHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import GroupHandlers, RecordHandlers
 from kraft.server.handlers.describe_log_directories import ShortageOf
@@ -58,6 +60,13 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     audit: Audit | None = None
     """None: nothing is audited."""
 
+    data_audits: DataAudits
+    """What notes uses of data at the listener, by their kind."""
+
+    audit_topic: InternalTopic | None = None
+    """None: audit lines of this broker are not in a topic."""
+
+    audit_appends: AppendAuditHandler
     listener: str
     """Name of the listener, whose addresses are in answers."""
 

@@ -25,7 +25,7 @@ from kraft.rpc.group_calls import (
 )
 from kraft.server.access import group_guards
 from kraft.server.access.guard import Guard, Permission
-from kraft.server.apis import audited
+from kraft.server.apis import audited, data_uses
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import never_refused
@@ -67,6 +67,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.JOIN_GROUP,
         call=JOIN_GROUP,
+        uses=data_uses.MEMBERSHIP,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.classic.join,
         takes_context=True,
@@ -101,6 +102,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
         call=CONSUMER_GROUP_HEARTBEAT,
+        uses=data_uses.MEMBERSHIP,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.consumer.heartbeat,
         takes_context=True,
@@ -154,6 +156,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.OFFSET_COMMIT,
         call=OFFSET_COMMIT,
+        uses=data_uses.COMMITS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.commit,
         takes_context=True,
@@ -164,6 +167,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.TXN_OFFSET_COMMIT,
         call=TXN_OFFSET_COMMIT,
+        uses=data_uses.COMMITS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.commit_in_transaction,
         takes_context=True,
@@ -177,6 +181,7 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.OFFSET_FETCH,
         call=OFFSET_FETCH,
+        uses=data_uses.OFFSETS,
         decided_by=DecidedBy.COORDINATOR,
         handler=lambda broker: broker.groups.offsets.fetch,
         takes_context=True,

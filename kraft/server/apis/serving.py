@@ -18,6 +18,7 @@ from kraft.server.access.guard import Guard, required
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.auditing import audited_calls, audited_requests, auditor
 from kraft.server.apis.broker_side import BrokerSide
+from kraft.server.apis.data_uses import noted_calls, noted_requests
 from kraft.server.apis.metering import metered
 from kraft.server.apis.mutations import CountedMutations
 from kraft.server.apis.sides import ControllerSide, Side
@@ -60,7 +61,7 @@ def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
 
 def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
     """Return the call of an API, with its handler."""
-    handler: Any = handler_of(api, broker)
+    handler: Any = noted_calls(api, broker, handler_of(api, broker))
     # The gatekeeper lets only nodes make the calls for nodes.
     if api.visible_to is VisibleTo.ANYBODY and (guard := guard_of(api, broker)) is not None:
         handler = _asking_callers(_Guarded(api, guard, handler, broker))
@@ -177,6 +178,8 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
             handler, has_context = refuse_client, False
     else:
         handler, has_context = _asking_clients(_Guarded(api, guard, handler_of(api, broker), broker), api), True
+    if api.uses is not None:
+        handler, has_context = noted_requests(api, broker, handler, takes_context=has_context), True
     audit = auditor(api, broker)
     if audit is not None:
         handler, has_context = audited_requests(audit, handler, takes_context=has_context), True

@@ -31,6 +31,7 @@ from kraft.wire.api_keys import ApiKey
 
 
 def _metadata(broker: BrokerSide) -> Handler[Any, Any]:
+    audit = () if broker.audit_topic is None else (broker.audit_topic,)
     return metadata.MetadataHandler(
         broker.image,
         broker.controllers,
@@ -39,7 +40,7 @@ def _metadata(broker: BrokerSide) -> Handler[Any, Any]:
         controller=broker.controller_for_clients,
         listed_though_fenced=broker.listed_though_fenced,
         known_to_lead=broker.known_to_lead,
-        internal_topics=broker.internal_topics.values(),
+        internal_topics=(*broker.internal_topics.values(), *audit),
         creation_noted=creation_noted(broker),
     ).handle
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from msgspec.structs import replace
 
+from kraft.metadata.topic_names import check_not_internal
 from kraft.metadata.users import NO_USERS, Users
 from kraft.model.callbacks import Callback
 from kraft.rpc.call import ServedCall
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.services import Service
 from kraft.server.access.asker import Askers, askers_of
-from kraft.server.access.audit import Audit
+from kraft.server.access.data_audit import DataAudits, data_audits
 from kraft.server.apis import serving
 from kraft.server.apis.broker_side import BrokerSide
-from kraft.server.broker.audit_log import audit_log
+from kraft.server.broker.audit import BrokerAudit
 from kraft.server.broker.client_logins import ClientLogins
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.imported_quotas import QuotaImport
@@ -28,6 +28,7 @@ from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
+from kraft.server.handlers.append_audit import AppendAuditHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import RecordHandlers
 from kraft.server.handlers.fetch import FetchHandler
@@ -69,12 +70,12 @@ class BrokerApis:
         self._waiting_appends = waiting_appends
         self._users = NO_USERS
         self._askers = askers_of(config.access, metadata.image)
-        self._audit = audit_log(config.audit, world.clock)
-        self._note: Audit | None = None if self._audit is None else self._audit.note
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
         self.throttling = Throttling(world.clock.monotonic_ms)
         self._when_users_change: list[Callback] = []
+        self._audit_appends = AppendAuditHandler(self._produce_handler(_any_topic), world.clock.wall_ms)
+        self.audit = BrokerAudit(config, world, metadata, self._audit_appends)
         # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
@@ -102,6 +103,7 @@ class BrokerApis:
             self._side,
             listener=listener,
             askers=self._askers_at(listener),
+            data_audits=self._data_audits_at(listener),
             listed_though_fenced=self._metadata.fenced_lately.brokers,
             served_keys=apis.keys(),
         )
@@ -110,7 +112,7 @@ class BrokerApis:
 
     @cached_property
     def logins(self) -> ClientLogins:
-        return ClientLogins(self._config, self._world, lambda: self._users, self._note)
+        return ClientLogins(self._config, self._world, lambda: self._users, self.audit.note)
 
     def user_import(self) -> UserImport:
         return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
@@ -131,13 +133,18 @@ class BrokerApis:
     async def close_threads(self) -> None:
         self.logins.close()
         await shut_down(self._read_thread, drops_waiting=True)
-        if self._audit is not None:
-            await asyncio.to_thread(self._audit.close)
+        await self.audit.close()
 
     def _askers_at(self, listener: str) -> Askers | None:
-        if self._askers is None or self._note is None:
+        if self._askers is None or self.audit.note is None:
             return self._askers
-        return self._askers.told_to(self._note, listener)
+        return self._askers.told_to(self.audit.note, listener)
+
+    def _data_audits_at(self, listener: str) -> DataAudits:
+        image, now_ms = self._metadata.image, self._world.clock.monotonic_ms
+        return data_audits(
+            self._config.audit, self.audit.note, listener, lambda name: image().topic(name) is not None, now_ms
+        )
 
     @cached_property
     def _side(self) -> BrokerSide:
@@ -149,7 +156,10 @@ class BrokerApis:
             index=metadata.published_index,
             entropy=self._world.entropy,
             askers=self._askers_at(GRPC),
-            audit=self._note,
+            audit=self.audit.note,
+            data_audits=self._data_audits_at(GRPC),
+            audit_topic=self.audit.topic,
+            audit_appends=self._audit_appends,
             forwarder=self._forwarder,
             partitions=self._logs.partitions,
             slow_reads=self._slow_reads,
@@ -180,17 +190,24 @@ class BrokerApis:
     def _awaited_replicas(self) -> AwaitedReplicasHandler:
         return AwaitedReplicasHandler(self._logs.partitions, self._replicas.lagging_followers.awaited_by_produce)
 
-    def _record_handlers(self) -> RecordHandlers:
+    def _produce_handler(self, check_topic: Callable[[str], None]) -> ProduceHandler:
         partitions = self._logs.partitions
         verification = ProduceVerification(
             partitions,
             self._coordinators.transactions.verifier.verify,
             is_enabled=self._config.transaction_verification.enabled,
         )
-        produce = ProduceHandler(partitions, self._waiting_appends, verification, self._awaited_replicas)
-        fetch = FetchHandler(partitions, self._slow_reads)
+        return ProduceHandler(partitions, self._waiting_appends, verification, self._awaited_replicas, check_topic)
+
+    def _record_handlers(self) -> RecordHandlers:
+        produce = self._produce_handler(check_not_internal)
+        fetch = FetchHandler(self._logs.partitions, self._slow_reads)
         return RecordHandlers(
             produce=produce,
             fetch=fetch,
             plain=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
         )
+
+
+def _any_topic(_: str) -> None:
+    """Brokers write to internal topics."""

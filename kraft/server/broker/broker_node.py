@@ -10,6 +10,7 @@ from kraft.model.callbacks import AsyncCallback
 from kraft.model.ids import LogDirectory
 from kraft.rpc.call import ServedCall
 from kraft.server.broker.apis import BrokerApis
+from kraft.server.broker.audit_log import check_audit_file
 from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.broker.coordinator_services import CoordinatorServices
 from kraft.server.broker.coordinators import BrokerCoordinators
@@ -57,6 +58,11 @@ class BrokerNode:
             config, world, self.coordinators, self.metadata, self.logs, self.replicas, self._waiting_appends
         )
 
+    @staticmethod
+    def check(config: NodeConfig) -> None:
+        """Raise ConfigError if this machine does not give what the configuration asks for. Call it before any start."""
+        check_audit_file(config.audit.of_node(config.node_id))
+
     async def run(self, listen: AsyncCallback) -> None:
         """Serve until cancelled. Raises BrokerRefused and StorageError.
 
@@ -86,6 +92,7 @@ class BrokerNode:
             tasks.create_task(replicas.mover.run())
             tasks.create_task(self.coordinators.lags.run())
             tasks.create_task(self.apis.logins.run())
+            tasks.create_task(self.apis.audit.run())
             importing = self.apis.user_import()
             tasks.create_task(importing.run())
             tasks.create_task(self.apis.quota_import().run())
@@ -120,6 +127,7 @@ class BrokerNode:
 
     async def move_leaderships_away(self) -> None:
         """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""
+        await self.apis.audit.drain()
         if self._config.broker.controlled_shutdown_enabled and self.metadata.registration.broker_epoch >= 0:
             await self.metadata.lifecycle.shut_down(self.metadata.published_index)
         await self.coordinators.drain()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from kraft.metadata.authorizer import CurrentAuthorizer, super_users_of
-from kraft.model.config_keys import boolean, key, reads, whole_number
+from kraft.model.config_keys import boolean, items_of, key, reads, whole_number
 from kraft.model.config_types import INT64_MAX
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
@@ -35,6 +36,28 @@ def _super_users(text: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+NODE_ID: Final = "{node.id}"
+"""Part of a path that becomes the id of the node."""
+
+AUDIT_REPLICATION_FACTOR: Final = "audit.log.topic.replication.factor"
+
+
+class DataAccess(StrEnum):
+    """What clients do with records, as far as an audit may have it."""
+
+    READS = "reads"
+    WRITES = "writes"
+    GROUPS = "groups"
+
+
+@reads(ConfigType.LIST)
+def _data(text: str) -> frozenset[DataAccess]:
+    names = items_of(text)
+    if any(name not in list(DataAccess) for name in names):
+        raise ValueError(f"expected some of {', '.join(DataAccess)}, separated by commas")
+    return frozenset(DataAccess(name) for name in names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
     """The audit log of a broker."""
@@ -42,9 +65,35 @@ class AuditSettings:
     path: Path | None = key(
         "audit.log.path",
         readers.file,
-        "File for audit lines: what administrators change, and what clients are refused; one per node. By default"
-        " nothing is written. Kraft only.",
+        "File for audit lines: what administrators change, and what clients are refused; one per node, {node.id} in it"
+        " is the node's id. By default nothing is written. Kraft only.",
         default=None,
+    )
+    has_topic: bool = key(
+        "audit.log.topic.enable",
+        boolean,
+        "Audit lines are also records of the topic __audit, which brokers create, and only they write. Kraft only.",
+        default=False,
+    )
+    replication_factor: int = key(
+        AUDIT_REPLICATION_FACTOR,
+        whole_number(1, 32_767),
+        "Replication factor of __audit, used when the topic is created; not created with fewer brokers. A node that is"
+        " the whole cluster uses 1 if the key is not set. Kraft only.",
+        default=3,
+    )
+    data: frozenset[DataAccess] = key(
+        "audit.log.data",
+        _data,
+        "Uses of data that have audit lines, too: reads (of topics), writes (to topics), groups (membership and"
+        " offsets). Kraft only.",
+        default=frozenset(),
+    )
+    data_interval_ms: int = key(
+        "audit.log.data.interval.ms",
+        whole_number(1_000, INT64_MAX),
+        "Time in which a connection's uses of one topic or group have one audit line. Kraft only.",
+        default=60_000,
     )
     bytes_max: int = key(
         "audit.log.max.bytes",
@@ -58,6 +107,10 @@ class AuditSettings:
         "Number of renamed audit logs to keep. Kraft only.",
         default=10,
     )
+
+    def of_node(self, node_id: int) -> AuditSettings:
+        """Return the settings with the path of the node's own file."""
+        return replace(self, path=None if self.path is None else Path(str(self.path).replace(NODE_ID, str(node_id))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

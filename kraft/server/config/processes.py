@@ -13,6 +13,7 @@ from typing import Final
 
 from kraft.metadata.machines import MACHINE_RACK_PREFIX
 from kraft.model.ids import BrokerId
+from kraft.server.config.access_settings import NODE_ID
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.node_config import PROCESS_ID_STEP, NodeConfig
 from kraft.server.config.values import CONTROLLER, Listener, Role, host_and_port
@@ -46,11 +47,16 @@ def process(config: NodeConfig, number: int) -> NodeConfig:
         log_dirs=tuple(_inside(directory, node_id) for directory in config.log_dirs),
         metadata_dir=None if metadata_dir is None else _inside(metadata_dir, node_id),
         logging=replace(config.logging, file=None if log_file is None else with_part(log_file, str(node_id))),
-        audit=replace(audit, path=None if audit.path is None else with_part(audit.path, str(node_id))),
+        audit=replace(audit, path=_own_audit_file(audit.path, node_id)),
         metrics=metrics if metrics.address is None else replace(metrics, address=_at(metrics.address, number)),
         warnings=(),
     )
     return replace(further, settings={**config.settings, **_derived_settings(further)})
+
+
+def _own_audit_file(path: Path | None, node_id: BrokerId) -> Path | None:
+    # One that names its node is another process's already.
+    return path if path is None or NODE_ID in str(path) else with_part(path, str(node_id))
 
 
 def with_part(log_file: Path, part: str) -> Path:

@@ -1,4 +1,5 @@
-"""The topics of coordinators: each is created when a client first looks for one of its coordinators.
+"""The topics that brokers write: each is created when it is first needed, such as by a client that looks for one of its
+coordinators.
 
 As in Kafka, none is created with fewer replicas than its setting says, because a cluster that is
 just starting would keep the smaller number. The exception is a machine that is the whole cluster.
@@ -12,15 +13,16 @@ from typing import Final
 
 import structlog
 
-from kraft.log.topic_config import COMPACT, PRODUCER, UNCOMPRESSED
+from kraft.log.topic_config import COMPACT, DELETE, PRODUCER, UNCOMPRESSED
 from kraft.metadata.image import CurrentImage
 from kraft.metadata.machines import machines_of
 from kraft.metadata.new_topics import new_topic
-from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.metadata.topic_names import AUDIT_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.callbacks import Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.config.access_settings import AUDIT_REPLICATION_FACTOR
 from kraft.server.config.group_settings import OFFSETS_REPLICATION_FACTOR
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.transaction_settings import TRANSACTIONS_REPLICATION_FACTOR
@@ -67,8 +69,32 @@ def transactions_topic(config: NodeConfig, is_alone: bool) -> CreatableTopic:
     )
 
 
+def audit_topic(config: NodeConfig, is_alone: bool) -> CreatableTopic:
+    """Return `__audit` as it is to be created; `is_alone`: the cluster can have one replica only.
+
+    One partition, so that readers see the lines in one order. Lines that many clients cause must not fill the disks:
+    the oldest go after a month, or above a GiB.
+    """
+    settings = config.audit
+    has_default = AUDIT_REPLICATION_FACTOR not in config.settings
+    replication_factor = 1 if is_alone and has_default else settings.replication_factor
+    return new_topic(
+        AUDIT_TOPIC,
+        partitions=1,
+        replication_factor=replication_factor,
+        configs={
+            "cleanup.policy": DELETE,
+            "min.insync.replicas": str(min(2, replication_factor)),
+            "retention.bytes": str(1 << 30),
+            "retention.ms": str(30 * 24 * 3_600_000),
+            "segment.bytes": str(64 << 20),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
 class InternalTopic:
-    """One topic of coordinators."""
+    """One topic that brokers write."""
 
     def __init__(
         self,
@@ -79,7 +105,7 @@ class InternalTopic:
         controllers: ControllerClient,
         fatal: Fatal,
     ) -> None:
-        """`plan` returns the topic as it is to be created: `offsets_topic` or `transactions_topic`."""
+        """`plan` returns the topic as it is to be created, such as `offsets_topic`."""
         self.name = name
         self._plan = plan
         self._config = config

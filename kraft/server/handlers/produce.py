@@ -166,7 +166,10 @@ class ProduceHandler:
         waiting: WaitingAppends,
         verification: ProduceVerification,
         awaited: AwaitedReplicasHandler,
+        check_topic: Callable[[str], None] = check_not_internal,
     ) -> None:
+        """`check_topic` raises the Refusal of a topic to which those who call may not write."""
+        self._check_topic = check_topic
         self._partitions = partitions
         self._waiting = waiting
         self._long = LongProduces(self._waiting)
@@ -318,7 +321,7 @@ class ProduceHandler:
             if acks not in _ACKS:
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            check_not_internal(wanted.topic)
+            self._check_topic(wanted.topic)
             origin = origin_of(origins, request, wanted)
             if partition.waiting_appends.waiting:
                 return self._queue_append(partition, wanted, request, client, None, origin)

@@ -76,6 +76,8 @@ def run(config: NodeConfig) -> int:
         with storage.lock(config) as held:
             found = storage.load(config, held.unusable)
             check_listeners(config)
+            if config.is_broker:
+                BrokerNode.check(config)
             credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_Node(config, found, credentials).run())

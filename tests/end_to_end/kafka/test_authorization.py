@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -20,8 +21,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kraft.client import Admin
+from kraft.client import Admin, KraftError
 from kraft.metadata.acls import AclEntry
+from kraft.metadata.topic_names import AUDIT_TOPIC
 from kraft.model.access import Operation
 from tests.support.acl_entries import DENY, PREFIXED, entry
 from tests.support.kafka.access_rules import AUTHORIZED, Rules, on_cluster, on_group, on_id, on_topic
@@ -52,7 +54,11 @@ MECHANISM = "SCRAM-SHA-256"
 @pytest.fixture(name="cluster", scope="module")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
     directory = tmp_path_factory.mktemp("cluster")
-    audited = {"audit.log.path": str(directory / "audit-NODE_ID.log")}
+    audited = {
+        "audit.log.path": str(directory / "audit-{node.id}.log"),
+        "audit.log.topic.enable": "true",
+        "audit.log.data": "reads,writes,groups",
+    }
     with login_cluster(directory, 3, **AUTHORIZED, **audited) as cluster:
         cluster.set_password("root", PASSWORD)
         yield cluster
@@ -288,15 +294,110 @@ def test_the_audit_says_once_who_did_or_was_refused_what(
         },
     ]
 
-    def lines() -> list[dict[str, Any]]:
-        return [json.loads(line) for file in cluster.directory.glob("audit-*.log") for line in file.open()]
-
-    def found() -> list[dict[str, Any]]:
+    def found(lines: Callable[[], list[dict[str, Any]]] = lambda: audited(cluster)) -> list[dict[str, Any]]:
         # Without the time, which only has to be there.
         return [line for line in lines() if line.pop("time") and line in expected]
 
     until(lambda: len(found()) >= len(expected), found)
     assert all(each in found() for each in expected)
     assert len(found()) == len(expected), "what is forwarded is audited only where the client is connected"
-    logins = [line for line in lines() if line["event"] == "login" and line["principal"] == f"User:{USER}"]
+    logins = [line for line in audited(cluster) if line["event"] == "login" and line["principal"] == f"User:{USER}"]
     assert {(line["listener"], line["outcome"], line["detail"]) for line in logins} == {(LISTENER, "OK", MECHANISM)}
+    with records_of_the_audit(login) as records:
+        until(lambda: len(found(records)) >= len(expected), lambda: found(records))
+        assert len(found(records)) == len(expected), "each is a record of the topic, too"
+
+
+@contextmanager
+def records_of_the_audit(login: dict[str, Any]) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Give what returns the lines that are in the topic by now."""
+    records = list[dict[str, Any]]()
+    with confluent_kafka.Consumer({**login, "sasl.username": "root", "group.id": "none"}) as consumer:
+        consumer.assign([confluent_kafka.TopicPartition(AUDIT_TOPIC, 0, 0)])
+
+        def so_far() -> list[dict[str, Any]]:
+            found = [each for each in consumer.consume(1_000, 0.2) if each.error() is None]
+            records.extend(json.loads(each.value() or b"") for each in found)
+            return [dict(each) for each in records]
+
+        yield so_far
+
+
+def audited(cluster: LoginCluster, event: str = "") -> list[dict[str, Any]]:
+    """Return the lines of all nodes, or those of a kind."""
+    lines = [json.loads(line) for file in cluster.directory.glob("audit-[123].log") for line in file.open()]
+    return [each for each in lines if event in ("", each["event"])]
+
+
+def test_nobody_adds_a_line_to_the_topic_of_the_audit(login: dict[str, Any]) -> None:
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer({**login, "sasl.username": "root", "enable.idempotence": False})
+    producer.produce(AUDIT_TOPIC, b"{}", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert [each.code() for each in errors] == [KafkaError.TOPIC_EXCEPTION]
+
+
+def test_who_reads_and_writes_has_a_line_for_each_connection(
+    cluster: LoginCluster, login: dict[str, Any], rules: Rules, topic: str
+) -> None:
+    with rules.allowed(*member(topic)):
+        assert_confluents_client_works(login, topic)
+
+    def uses() -> set[tuple[str, str]]:
+        return {(each["operation"], each["resource_type"]) for each in found()}
+
+    def found() -> list[dict[str, Any]]:
+        used = [each for each in audited(cluster, "use") if each["resource_name"] == topic]
+        assert {each["principal"] for each in used} <= {f"User:{USER}"}
+        return used
+
+    until(lambda: uses() == {("READ", "TOPIC"), ("WRITE", "TOPIC"), ("READ", "GROUP")}, uses)
+    # The client has one connection to each broker for each of its instances.
+    assert len(found()) <= 10
+
+
+def test_a_topic_that_is_created_by_a_look_at_it_is_in_the_audit_with_its_client(
+    cluster: LoginCluster, login: dict[str, Any], rules: Rules, topic: str
+) -> None:
+    wanted = f"{topic}-2"[-200:]
+    consumer = confluent_kafka.Consumer({**login, "group.id": "none", "allow.auto.create.topics": True})
+    with rules.allowed(on_topic(wanted, Operation.DESCRIBE, USER), on_topic(wanted, Operation.CREATE, USER)):
+        until(lambda: consumer.list_topics(wanted, DEADLINE_S).topics[wanted].error is None, wanted)
+
+    def found() -> list[tuple[str, str, str]]:
+        actions = [each for each in audited(cluster, "action") if each["resource_name"] == wanted]
+        return [(each["principal"], each["api"], each["outcome"]) for each in actions]
+
+    until(lambda: bool(found()), found)
+    assert found() == [(f"User:{USER}", "Metadata", "OK")]
+    consumer.close()
+
+
+def test_what_the_controller_refuses_has_one_line_wherever_the_client_is_connected(cluster: LoginCluster) -> None:
+    names = []
+    for number, address in enumerate(cluster.bootstrap_servers.split(",")):
+        names.append(f"refused-at-{number}")
+        with Admin(address) as admin, pytest.raises(KraftError, match="replication"):
+            admin.create_topic(names[-1], 1, 7)
+
+    def found() -> list[tuple[str, str, str, str]]:
+        return [
+            (each["resource_name"], each["principal"], each["host"], each["outcome"])
+            for each in audited(cluster, "action")
+            if each["resource_name"] in names
+        ]
+
+    until(lambda: len(found()) >= len(names), found)
+    assert sorted(found()) == [(each, "User:ANONYMOUS", "127.0.0.1", "INVALID_REPLICATION_FACTOR") for each in names]
+
+
+def test_a_client_that_does_not_log_in_is_in_the_audit(cluster: LoginCluster) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers})
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=1)
+
+    def found() -> set[tuple[str, str, str]]:
+        failed = [each for each in audited(cluster, "login") if each["outcome"] != "OK"]
+        return {(each["outcome"], each["host"], each["listener"]) for each in failed}
+
+    until(lambda: ("ILLEGAL_SASL_STATE", "127.0.0.1", LISTENER) in found(), found)

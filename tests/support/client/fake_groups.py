@@ -59,7 +59,7 @@ class FakeGroups:
         coordinators: Any = self
         handlers = group_handlers(coordinators, self._image)
         # Of a broker, only these are there.
-        side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None)
+        side: Any = SimpleNamespace(groups=handlers, askers=None, audit=None, data_audits={})
         rows = [each for each in GROUP_APIS if each.call not in (None, FIND_COORDINATOR)]
         served = [serving.served_call(each.call, each, side) for each in rows if each.call]
         self._calls: Mapping[str, ServedCall] = {python_name(each.call.name): each for each in served}

@@ -13,6 +13,7 @@ from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.list_offsets import READ_COMMITTED
 from kraft.server.access.asker import Asker, Askers
+from kraft.server.access.data_audit import DataAudit
 from kraft.server.access.record_guards import NONE_HIDDEN, hidden_topics
 from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE, Room
 from kraft.server.kafka_listener.apis.leaders import Leaders
@@ -100,6 +101,10 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
             reads_committed=self.reads_committed,
         )
 
+    def topics(self) -> list[str]:
+        """Return the topics that are read, a name once for each of its partitions."""
+        return [each.topic for each in self.wanted if each.topic is not None and each.topic not in self.hidden]
+
     def results(self, response: values.FetchResponse) -> Iterator[tuple[FetchKey, _Result]]:
         """Return the results in the order of `wanted`, or the error code that there is instead."""
         results, hidden = iter(response.partitions), self.hidden
@@ -116,8 +121,16 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class FetchApi:
-    def __init__(self, begin: Begin, leaders: Leaders, shared: SharedFetches, askers: Askers | None = None) -> None:
-        """`askers`: None if everybody may fetch."""
+    def __init__(
+        self,
+        begin: Begin,
+        leaders: Leaders,
+        shared: SharedFetches,
+        askers: Askers | None = None,
+        reads: DataAudit | None = None,
+    ) -> None:
+        """`askers`: None if everybody may fetch. `reads`: None if nobody wants to know who does."""
+        self._reads = reads
         self._askers = askers
         self._begin = begin
         self._leaders = leaders
@@ -141,6 +154,8 @@ class FetchApi:
             return FetchResponse(session_id=NO_SESSION if session is None else session.session_id, responses=())
         wanted = _named(request) if session is None else session.wanted
         fetch = self._fetch(request, wanted, session, call)
+        if self._reads is not None:
+            self._reads.used(call.principal, call.peer, fetch.topics())
         wait_ms = (
             min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms
         )

@@ -13,6 +13,7 @@ from kraft.model import produce as values
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.access.asker import Asker, Askers
+from kraft.server.access.data_audit import DataAudit
 from kraft.server.access.record_guards import transaction_refusal
 from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
 from kraft.server.handlers.produce_verification import TransactionSupport
@@ -62,9 +63,15 @@ _Response = EncodedMessage | ProduceResponse | None
 
 class ProduceApi:
     def __init__(
-        self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown, askers: Askers | None = None
+        self,
+        begin: Begin,
+        leaders: Leaders,
+        refuse_unknown: RefuseUnknown,
+        askers: Askers | None = None,
+        writes: DataAudit | None = None,
     ) -> None:
-        """`askers`: None if everybody may produce."""
+        """`askers`: None if everybody may produce. `writes`: None if nobody wants to know who does."""
+        self._writes = writes
         self._begin = begin
         self._leaders = leaders
         self._refuse_unknown = refuse_unknown
@@ -98,6 +105,8 @@ class ProduceApi:
                 else:
                     packed.places.append((name, each.index))
                     packed.records.append(records)
+        if self._writes is not None:
+            self._writes.used(call.principal, call.peer, [each.name for each in topics if each.name is not None])
         try:
             # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from kraft.rpc.on_behalf import Client
 from kraft.runtime.clock import SystemClock
 from kraft.server.access.audit import AuditEvent
 from kraft.server.broker import audit_log
-from kraft.server.broker.audit_log import AuditFile, AuditLog
+from kraft.server.broker.audit_log import AuditFile, AuditLog, check_audit_file
 from kraft.server.config.access_settings import AuditSettings
+from kraft.server.config.loading import ConfigError
 from tests.support.waiting import until
 
 ALICE: Final = Client(Principal("alice"), "10.0.0.7")
@@ -155,6 +157,31 @@ def test_a_full_file_is_renamed_and_the_oldest_goes(path: Path) -> None:
     file.close()
     found = {each.name: each.read_text() for each in path.parent.iterdir()}
     assert found == {"audit.log": "line-4\n", "audit.log.1": "line-3\n", "audit.log.2": "line-2\n"}
+
+
+@pytest.mark.parametrize("rotation", ["renamed", "removed", "cut"])
+def test_a_file_that_somebody_else_rotates_is_followed(path: Path, rotation: str) -> None:
+    file = AuditFile(path, bytes_max=100, backups_max=2)
+    file.write(b"one\n" * 20)
+    match rotation:
+        case "renamed":
+            path.rename(path.with_suffix(".old"))
+        case "removed":
+            path.unlink()
+        case _:
+            os.truncate(path, 0)
+    file.write(b"two\n" * 20)
+    file.close()
+    assert path.read_bytes() == b"two\n" * 20
+    assert not path.with_name("audit.log.1").exists(), "its size was counted anew"
+
+
+def test_a_file_that_cannot_be_opened_is_said_in_one_line(path: Path) -> None:
+    check_audit_file(AuditSettings(path=path))
+    assert path.read_bytes() == b""
+    with pytest.raises(ConfigError, match=r"^audit.log.path: cannot write to .* \(Is a directory\): let the user .*$"):
+        check_audit_file(AuditSettings(path=path.parent))
+    check_audit_file(AuditSettings())
 
 
 def test_a_file_is_continued_after_half_a_line(path: Path) -> None:

@@ -13,6 +13,7 @@ from kraft.model.errors import ErrorCode
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.cluster_calls import (
     ADD_PARTITIONS_TO_TXN,
+    APPEND_AUDIT,
     LIST_PRODUCER_TRANSACTIONS,
     REPLICA_FETCH,
     WRITE_TXN_MARKERS,
@@ -100,7 +101,7 @@ def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path
     def look() -> None:
         served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()}
         public = {row for table, rows in DECLARED_CALLS.items() if table != "cluster_calls" for row in rows}
-        of_nodes = {REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, LIST_PRODUCER_TRANSACTIONS}
+        of_nodes = {REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, LIST_PRODUCER_TRANSACTIONS, APPEND_AUDIT}
         assert served == public | of_nodes
 
     within_loop(look)

@@ -11,6 +11,7 @@ from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.group_configs import GroupDefaults
 from kraft.model.config_keys import Required
 from kraft.server.config import components, values
+from kraft.server.config.access_settings import DataAccess
 from kraft.server.config.keys import KEYS
 from kraft.server.config.loading import ConfigError, load
 from kraft.server.config.values import CONTROLLER, GRPC, Durability, Listener, Role
@@ -181,6 +182,10 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("audit.log.path=/var/audit.log", "audit.path", Path("/var/audit.log")),
     ("audit.log.max.bytes=1048576", "audit.bytes_max", 1 << 20),
     ("audit.log.max.backups=1", "audit.backups_max", 1),
+    ("audit.log.topic.enable=true", "audit.has_topic", True),
+    ("audit.log.topic.replication.factor=2", "audit.replication_factor", 2),
+    ("audit.log.data=reads,groups", "audit.data", {DataAccess.READS, DataAccess.GROUPS}),
+    ("audit.log.data.interval.ms=1000", "audit.data_interval_ms", 1_000),
     ("metrics.address=localhost:9404", "metrics.address", Listener("METRICS", "localhost", 9404)),
     ("metrics.address=[::1]:9404", "metrics.address", Listener("METRICS", "::1", 9404)),
     ("metrics.per.partition=true", "metrics.per_partition", True),

@@ -55,6 +55,12 @@ def test_further_processes_are_brokers_with_ids_ports_and_directories_of_their_o
     }
 
 
+def test_an_audit_log_that_names_its_node_is_each_process_own(load_text: Load) -> None:
+    config = load_text(COMBINED + "node.processes=2\naudit.log.path=/logs/audit-{node.id}.log\n")
+    files = [each.audit.of_node(each.node_id).path for each in processes(config)]
+    assert files == [Path("/logs/audit-1.log"), Path("/logs/audit-1001.log")]
+
+
 def test_each_process_has_a_directory_on_each_disk(load_text: Load) -> None:
     config = load_text(COMBINED.replace("log.dirs=data", "log.dirs=/a,/b") + "node.processes=2\n")
     second = process(config, 1)
