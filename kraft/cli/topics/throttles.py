@@ -37,6 +37,9 @@ RATES: Final = (*REPLICATION_RATES, DIRECTORIES_RATE)
 LIST_LENGTH_MAX: Final = 32_767
 """Longest value of a config in Kafka."""
 
+Rates = Mapping[int, Mapping[str, str]]
+"""Rates by broker and key."""
+
 SHOWN_MAX: Final = 20
 """Entries of a list that one line shows."""
 
@@ -49,9 +52,9 @@ class RemovedThrottles(Struct, frozen=True, kw_only=True):
     """Throttles that were removed and throttles that were kept, by topic or broker and key."""
 
     topics: Mapping[str, ReplicaLists]
-    brokers: Mapping[int, Mapping[str, str]]
+    brokers: Rates
     kept: Mapping[str, ReplicaLists]
-    rates_kept: Mapping[int, Mapping[str, str]] = {}
+    rates_kept: Rates = {}
     away: tuple[int, ...] = ()
     """Brokers out of service, whose rates cannot be read."""
 
@@ -116,29 +119,45 @@ def remove_throttles(
         return RemovedThrottles(topics={}, brokers={}, kept=plan.kept)
     # A rate holds for the replicas of all topics, so the lists of all are read.
     kept = removal(configs_of_topics(admin), over).kept
-    needed = {broker: set(REPLICATION_RATES) if kept else set() for broker in rates}
-    for broker in _brokers_moving_directories(admin) if _have_directories_rate(rates) else ():
-        needed.setdefault(broker, set()).add(DIRECTORIES_RATE)
-    removed = {
-        broker: unneeded
-        for broker, found in rates.items()
-        if (unneeded := {key: value for key, value in found.items() if key not in needed[broker]})
-    }
-    for broker, unneeded in removed.items():
-        admin.alter_broker_configs(broker, delete=list(unneeded))
+    moving = _brokers_moving_directories(admin) if _have_directories_rate(rates) else set()
+    removed, staying = _divided(rates, REPLICATION_RATES if kept else (), moving)
+    for broker, found in removed.items():
+        admin.alter_broker_configs(broker, delete=list(found))
+    if not kept and (kept := removal(configs_of_topics(admin), over).kept):
+        # Another command has listed its replicas meanwhile, and may have set its rates before these were deleted.
+        removed, given_back = _divided(removed, REPLICATION_RATES, set())
+        _give_back(admin, given_back)
+        staying = {**staying, **{broker: {**staying.get(broker, {}), **found} for broker, found in given_back.items()}}
     registered = {broker.broker_id for broker in admin.describe_brokers()}
     unread = {broker for broker, found in read.items() if found is None}
     return RemovedThrottles(
         topics=plan.removed,
         brokers=removed,
         kept=kept,
-        rates_kept={
-            broker: staying
-            for broker, found in rates.items()
-            if (staying := {key: value for key, value in found.items() if key in needed[broker]})
-        },
+        rates_kept=staying,
         away=tuple(sorted(registered - in_service | unread)),
     )
+
+
+def _divided(rates: Rates, needed: Collection[str], moving: Collection[int]) -> tuple[Rates, Rates]:
+    """Return the rates that can go and those that stay: `needed` everywhere, and those of brokers `moving` replicas
+    between their log directories.
+    """
+    going: dict[int, dict[str, str]] = {}
+    staying: dict[int, dict[str, str]] = {}
+    for broker, found in rates.items():
+        for key, value in found.items():
+            stays = key in needed or (key == DIRECTORIES_RATE and broker in moving)
+            (staying if stays else going).setdefault(broker, {})[key] = value
+    return going, staying
+
+
+def _give_back(admin: Admin, rates: Rates) -> None:
+    """Set the rates again that nobody has set since."""
+    for broker, found in rates.items():
+        since = _rates(admin, broker, list(found)) or {}
+        if lacking := {key: value for key, value in found.items() if key not in since}:
+            admin.alter_broker_configs(broker, lacking)
 
 
 def _remove_entries(admin: Admin, topic: str, lists: ReplicaLists, kept: ReplicaLists) -> None:
@@ -147,7 +166,7 @@ def _remove_entries(admin: Admin, topic: str, lists: ReplicaLists, kept: Replica
     admin.alter_topic_configs(topic, subtract=subtracted, delete=[key for key in lists if key not in kept])
 
 
-def _have_directories_rate(rates: Mapping[int, Mapping[str, str]]) -> bool:
+def _have_directories_rate(rates: Rates) -> bool:
     return any(DIRECTORIES_RATE in found for found in rates.values())
 
 

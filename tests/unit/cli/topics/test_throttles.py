@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraft.cli.topics.throttled_replicas import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from kraft.client import Admin
 from kraft.metadata.records import PartitionChanged, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
@@ -169,6 +171,27 @@ def test_two_reassignments_at_once_do_not_end_each_others_throttle(
     complete(cluster, "orders", 1)
     other.run("--verify")
     assert throttles(cluster) == {}
+
+
+def test_moves_that_are_throttled_while_a_throttle_is_removed_get_its_rates_back(
+    reassignment: Reassignment, cluster: FakeCluster, kraft: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reassignment.run("--execute", "--throttle", "1000")
+    complete(cluster, "orders")
+    remove = Admin.alter_broker_configs
+
+    def remove_beside_another(admin: Admin, broker: int, *arguments: Any, **options: Any) -> None:
+        cluster.configs["orders"][LEADER_REPLICAS] = "1:1"
+        cluster.broker_configs["3"] = {LEADER_RATE: "5", FOLLOWER_RATE: "5"}
+        remove(admin, broker, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kraft.client.Admin.alter_broker_configs", remove_beside_another)
+        lines = reassignment.run("--verify")
+    assert not [line for line in lines if "broker-level" in line]
+    assert "and so the rates of brokers stay" in kraft.err
+    assert throttles(cluster)["1"] == throttles(cluster)["2"] == RATES
+    assert throttles(cluster)["3"] != {}
 
 
 def test_what_an_operator_has_set_is_not_lost_without_a_word(
