@@ -45,6 +45,7 @@ def test_a_replica_moves_throttled_and_is_verified_in_kafkas_words(
     assert cluster.broker_configs == {"1": {DIRECTORIES_RATE: "2000"}}
     verified = kraft.succeed(*reassign, "--verify").splitlines()
     assert verified[-1] == "Reassignment of replica orders-0-1 is still in progress."
+    assert kraft.err == ""
     (status,) = json.loads(kraft.succeed(*reassign, "--verify", "--output", "json"))
     assert status["log_dirs"] == [
         {

@@ -44,6 +44,12 @@ def throttles(cluster: FakeCluster) -> dict[str, dict[str, str]]:
     return dict(sorted(found.items()))
 
 
+def changes(cluster: FakeCluster) -> list[str]:
+    """Return the calls that changed something."""
+    calls = [call.split()[1] for call in cluster.calls]
+    return [call for call in calls if call.startswith(("incremental", "alter"))]
+
+
 def complete(cluster: FakeCluster, topic: str, partition: int = 0) -> None:
     """Let all replicas be in sync, as a leader does, so that the move ends."""
     placed = cluster.image.topic(topic)
@@ -82,9 +88,7 @@ def test_a_throttle_is_set_before_the_moves_and_removed_when_they_are_over(
         "The inter-broker throttle limit was set to 1000 B/s",
         "Successfully started partition reassignment for orders-0",
     ]
-    calls = [call.split()[1] for call in cluster.calls]
-    changes = [call for call in calls if call.startswith(("incremental", "alter"))]
-    assert changes == ["incremental_alter_configs"] * 4 + ["alter_partition_reassignments"]
+    assert changes(cluster) == ["incremental_alter_configs"] * 4 + ["alter_partition_reassignments"]
     throttled = {
         "1": RATES,
         "2": RATES,
@@ -272,6 +276,7 @@ def test_a_decommission_throttles_its_moves_and_removes_the_throttle_before_the_
 
     monkeypatch.setattr("kraft.cli.decommission.time.sleep", sleep)
     assert "(1 partition moved)" in kraft.succeed("brokers", "decommission", "1", "--throttle", "1000")
+    assert changes(cluster)[:4] == ["incremental_alter_configs"] * 3 + ["alter_partition_reassignments"]
     assert seen == [{"1": RATES, "2": RATES, "orders": {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"}}]
     assert "Removed leader.replication.throttled.rate=1000 of brokers 1,2." in kraft.err
     assert throttles(cluster) == {}
