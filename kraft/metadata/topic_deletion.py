@@ -80,6 +80,10 @@ def _to_delete(state: DeleteTopicState, topic: TopicImage | None, meant: Counter
         check_named_once(name, meant)
     if topic is not None:
         return topic
+    raise no_such_topic(state)
+
+
+def no_such_topic(state: DeleteTopicState) -> Refusal:
     if state.name is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {state.topic_id}")
-    raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{state.name[:300]}'")
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {state.topic_id}")
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{state.name[:300]}'")

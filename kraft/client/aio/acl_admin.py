@@ -21,20 +21,25 @@ async def create_acls(admin: AdminClient, entries: Iterable[AclEntry], *, timeou
 
     Raises the cluster's Refusal of the first that is refused; the others are created.
     """
-    creations = tuple(
-        AclCreation(
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
-            resource_pattern_type=each.pattern_type,
-            principal=each.principal,
-            host=each.host,
-            operation=each.operation,
-            permission_type=each.permission,
-        )
-        for each in entries
-    )
-    request = CreateAclsRequest(creations=creations)
+    request = creation_of(entries)
     await admin.calls.change(CREATE_ACLS, lambda _: request, timeout_ms, _check_created)
+
+
+def creation_of(entries: Iterable[AclEntry]) -> CreateAclsRequest:
+    return CreateAclsRequest(
+        creations=tuple(
+            AclCreation(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                resource_pattern_type=each.pattern_type,
+                principal=each.principal,
+                host=each.host,
+                operation=each.operation,
+                permission_type=each.permission,
+            )
+            for each in entries
+        )
+    )
 
 
 async def describe_acls(

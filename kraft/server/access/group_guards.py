@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kraft.coordinator.offsets.fetch import without_offset
 from kraft.metadata.image import CurrentImage, MetadataImage
@@ -199,10 +199,21 @@ def _name(topic: Any, image: MetadataImage) -> str | None:
     return None if found is None else found.topic
 
 
-def offsets_guard(image: CurrentImage, needs: tuple[Permission, ...], refused: Callable[[Any, Refusal], Any]) -> Guard:
+def _raised(_: Any, refusal: Refusal) -> NoReturn:
+    raise refusal
+
+
+def offsets_guard(
+    image: CurrentImage,
+    needs: tuple[Permission, ...],
+    refused: Callable[[Any, Refusal], Any],
+    *,
+    refused_whole: Callable[[Any, Refusal], Any] = _raised,
+) -> Guard:
     """All of `needs` but the last, which is asked for each topic, by its name or the name of its id.
 
-    `refused` returns the response to a request that is refused with all its topics.
+    `refused` returns the response to a request that is refused with all its topics. `refused_whole` returns that to the
+    part of it that may be answered, if the handler refuses this: the other topics keep their own error.
     """
     of_whole = required(needs[:-1])
     operation, resource_type = needs[-1]
@@ -218,10 +229,14 @@ def offsets_guard(image: CurrentImage, needs: tuple[Permission, ...], refused: C
             allowed, not_allowed = await asked(request.topics, may)
             if not not_allowed:
                 return await proceed(request)
-            response = await proceed(replace(request, topics=allowed))
             # A topic that is given by its id is not named.
             refusal = asker.refusal(operation, resource_type, not_allowed[0].name)
             more = refused(replace(request, topics=not_allowed), refusal)
+            smaller = replace(request, topics=allowed)
+            try:
+                response = await proceed(smaller)
+            except Refusal as whole:
+                response = refused_whole(smaller, whole)
             return replace(response, topics=(*response.topics, *more.topics))
 
         return await of_whole(asker, request, each)

@@ -10,7 +10,7 @@ from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopic
 from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.partition_creation import refused_partitions
 from kraft.metadata.topic_decisions import refused_topic
-from kraft.metadata.topic_deletion import refused_deletion
+from kraft.metadata.topic_deletion import no_such_topic, refused_deletion
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
@@ -21,7 +21,7 @@ from kraft.server.handlers.describe_topic_partitions import PARTITIONS_MAX
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kraft.wire.schema.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.wire.schema.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -69,7 +69,10 @@ def _without_configs(result: CreatableTopicResult) -> CreatableTopicResult:
 
 
 def delete_topics(image: CurrentImage) -> Guard:
-    """DELETE on the cluster, for every topic, or on each. One given by its id is named if it may be described."""
+    """DELETE on the cluster, for every topic, or on each. One given by its id is named if it may be described.
+
+    Whoever may describe a name is told that there is no such topic.
+    """
 
     async def guard(asker: Asker, request: DeleteTopicsRequest, proceed: Proceed) -> DeleteTopicsResponse:
         known = image()
@@ -81,10 +84,7 @@ def delete_topics(image: CurrentImage) -> Guard:
         response = await proceed(replace(request, topics=allowed))
         turns, results = Turns(ASKED_AT_ONCE), []
         for state in refused:
-            topic = known.topic_by_id(state.topic_id) if state.name is None else None
-            is_named = topic is not None and asker.may(Operation.DESCRIBE, _TOPIC, topic.topic)
-            refusal = asker.refusal(Operation.DELETE, _TOPIC, state.name or (topic.topic if is_named and topic else ""))
-            results.append(refused_deletion(state, refusal, topic if is_named else None))
+            results.append(_not_deleted(asker, state, known))
             await turns.done()
         return replace(response, responses=(*response.responses, *results))
 
@@ -98,6 +98,18 @@ def _may_delete(asker: Asker, state: Any, image: MetadataImage) -> bool:
         topic = image.topic_by_id(state.topic_id)
         name = None if topic is None else topic.topic
     return name is None or asker.may(Operation.DELETE, _TOPIC, name)
+
+
+def _not_deleted(asker: Asker, state: Any, image: MetadataImage) -> DeletableTopicResult:
+    if state.name is None:
+        topic = image.topic_by_id(state.topic_id)
+        is_named = topic is not None and asker.may(Operation.DESCRIBE, _TOPIC, topic.topic)
+        refusal = asker.refusal(Operation.DELETE, _TOPIC, topic.topic if is_named and topic else "")
+        return refused_deletion(state, refusal, topic if is_named else None)
+    if image.topic(state.name) is None and asker.may(Operation.DESCRIBE, _TOPIC, state.name):
+        # It is not left to the handler: the topic may be created before that decides.
+        return refused_deletion(state, no_such_topic(state))
+    return refused_deletion(state, asker.refusal(Operation.DELETE, _TOPIC, state.name))
 
 
 create_partitions: Final = part_by_part(

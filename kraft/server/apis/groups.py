@@ -161,7 +161,12 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.groups.offsets.commit,
         takes_context=True,
         needs=_TO_COMMIT,
-        guard=lambda side: group_guards.offsets_guard(side.image, _TO_COMMIT, committed_offsets.commit_refused),
+        guard=lambda side: group_guards.offsets_guard(
+            side.image,
+            _TO_COMMIT,
+            committed_offsets.commit_refused,
+            refused_whole=committed_offsets.commit_refused,
+        ),
         refused=committed_offsets.commit_refused,
     ),
     Api(
@@ -173,7 +178,10 @@ GROUP_APIS: Final[tuple[Api[Any, Any], ...]] = (
         takes_context=True,
         needs=_TO_COMMIT_IN_TRANSACTION,
         guard=lambda side: group_guards.offsets_guard(
-            side.image, _TO_COMMIT_IN_TRANSACTION, committed_offsets.transactional_commit_refused
+            side.image,
+            _TO_COMMIT_IN_TRANSACTION,
+            committed_offsets.transactional_commit_refused,
+            refused_whole=committed_offsets.transactional_commit_refused,
         ),
         refused=committed_offsets.transactional_commit_refused,
         to_version=committed_offsets.transactional_commit_to_version,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from kraft.server.apis.api import Api, VisibleTo
+from kraft.server.apis.table import APIS
 from tests.unit.server.access.cluster_cases import CLUSTER_CASES
 from tests.unit.server.access.config_cases import CONFIG_CASES
 from tests.unit.server.access.group_cases import GROUP_CASES
@@ -21,4 +23,16 @@ CASES: Final[dict[str, Case]] = {
     **GROUP_CASES,
     **TRANSACTION_CASES,
     **CLUSTER_CASES,
+}
+
+
+def name_of(api: Api[Any, Any]) -> str:
+    return api.call.name if api.call is not None else repr(api.key)
+
+
+ROWS: Final = {
+    # Over gRPC only nodes may write markers, over Kafka's protocol whoever has the permission.
+    name_of(api): api
+    for api in APIS
+    if api.visible_to is VisibleTo.ANYBODY or api.key is not None
 }

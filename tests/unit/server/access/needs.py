@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
 
-from kraft.model.access import CLUSTER_NAME, Operation, ResourceType
+from kraft.metadata.acls import AclEntry
+from kraft.model.access import ALLOWED_BY, CLUSTER_NAME, Operation, ResourceType
 from kraft.model.errors import ErrorCode
+from kraft.server.access.asker import OPERATIONS_ON
+from tests.support.acl_entries import entry
 from tests.support.cluster_images import ORDERS
 
 NONE: Final = ErrorCode.NONE
@@ -50,6 +53,23 @@ def on_id(operation: Operation, code: ErrorCode | None = ErrorCode.TRANSACTIONAL
 
 def on_cluster(operation: Operation, code: ErrorCode | None = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> Need:
     return Need(operation, ResourceType.CLUSTER, CLUSTER_NAME, code)
+
+
+EVERY_OPERATION: Final = {
+    **OPERATIONS_ON,
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
+}
+
+
+def without(needs: Iterable[Need]) -> Iterator[AclEntry]:
+    """Yield ACLs for everything but these needs, and but what implies them."""
+    left_out = {(each.resource_type, each.operation) for each in needs} | {
+        (each.resource_type, implying) for each in needs for implying in ALLOWED_BY.get(each.operation, ())
+    }
+    for resource_type, operations in EVERY_OPERATION.items():
+        for operation in operations:
+            if (resource_type, operation) not in left_out:
+                yield entry("*", operation, resource_type=resource_type)
 
 
 class Case(Struct, frozen=True):

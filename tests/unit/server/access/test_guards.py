@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.transactions import CommitTransactionsRequest, PreparedTransaction
 from kraft.server.access import group_guards, topic_guards, transaction_guards
+from kraft.server.apis.serving import guard_of
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_TOPIC
 from kraft.wire.declaration import ZERO_UUID, replace
 from kraft.wire.schema.add_partitions_to_txn import (
@@ -28,7 +30,7 @@ from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.acl_entries import DENY, PREFIXED, entry
 from tests.support.cluster_images import ORDERS, with_topic
-from tests.unit.server.access.cases import CASES
+from tests.unit.server.access.cases import CASES, ROWS
 from tests.unit.server.access.group_cases import ALL_OFFSETS, consumer_group, offset_fetch_of
 from tests.unit.server.access.needs import UNKNOWN_ID
 from tests.unit.server.access.world import Handler, World, run
@@ -163,6 +165,21 @@ def test_a_topic_that_is_deleted_by_its_id_is_named_to_those_who_may_describe_it
         assert ("orders" in refused.error_message) == (name is not None)
 
 
+def test_whoever_may_describe_a_name_is_told_that_there_is_no_such_topic_to_delete() -> None:
+    """It is not left to the handler: the topic may be created meanwhile. As Kafka 4.3.1 answers."""
+    named = (DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in ("missing", "orders"))
+    request = DeleteTopicsRequest(topics=tuple(named), timeout_ms=1)
+    for entries, of_missing in (
+        ([], TOPIC_REFUSED),
+        ([entry("*", Operation.DESCRIBE)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        world, handler = World(entries), Handler("DeleteTopics")
+        response = run(topic_guards.delete_topics(world.metadata)(world.asker(), request, handler))
+        assert handler.requests[0].topics == ()
+        found = {each.name: each.error_code for each in response.responses}
+        assert found == {"missing": of_missing, "orders": TOPIC_REFUSED}
+
+
 def test_pages_of_topics_have_those_that_one_may_describe_and_end() -> None:
     world, handler = World([entry("b", Operation.DESCRIBE)]), Handler("DescribeTopicPartitions")
     guard = topic_guards.describe_topic_partitions(world.metadata)
@@ -245,6 +262,37 @@ def test_the_name_of_a_topic_counts_and_not_the_id_beside_it() -> None:
     (group,) = run(group_guards.offset_fetch(world.metadata)(world.asker(), offset_fetch_of(named), handler)).groups
     assert [each.error_code for topic in group.topics for each in topic.partitions] == [TOPIC_REFUSED]
     assert handler.requests[0].groups[0].topics == ()
+
+
+@pytest.mark.parametrize(
+    ("api", "own_error"), [("OffsetCommit", True), ("TxnOffsetCommit", True), ("OffsetDelete", False)]
+)
+def test_hidden_topics_keep_their_error_when_the_coordinator_refuses_the_others(api: str, own_error: bool) -> None:
+    """Unless the response has an error for the whole: then this says it. As Kafka 4.3.1 answers."""
+    request = CASES[api].request
+    (topic,) = request.topics
+    request = replace(request, topics=(topic, replace(topic, name="secret")))
+    world = World(
+        [
+            on_group("billing", Operation.ALL),
+            entry("orders", Operation.READ),
+            entry("payments", Operation.WRITE, resource_type=ResourceType.TRANSACTIONAL_ID),
+        ]
+    )
+
+    async def refuse(_: Any) -> Any:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not here")
+
+    side: Any = SimpleNamespace(image=world.metadata, askers=world.askers)
+    guard = guard_of(ROWS[api], side)
+    assert guard is not None
+    if not own_error:
+        with pytest.raises(Refusal, match="not here"):
+            run(guard(world.asker(), request, refuse))
+        return
+    response = run(guard(world.asker(), request, refuse))
+    codes = {topic.name: topic.partitions[0].error_code for topic in response.topics}
+    assert codes == {"orders": ErrorCode.COORDINATOR_NOT_AVAILABLE, "secret": TOPIC_REFUSED}
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------

@@ -12,18 +12,16 @@ from msgspec.structs import replace
 
 from kraft.metadata.acls import AclEntry
 from kraft.metadata.authorizer import Authorizer, CurrentAuthorizer, Decision, Requester
-from kraft.model.access import ALLOWED_BY, Operation, PatternType, ResourceType
+from kraft.model.access import Operation, PatternType, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
-from kraft.server.access.asker import OPERATIONS_ON, Asker, Askers
+from kraft.server.access.asker import Asker, Askers
 from kraft.server.access.audit import AuditEvent
-from kraft.server.apis.api import Api, VisibleTo
 from kraft.server.apis.serving import guard_of
-from kraft.server.apis.table import APIS
 from tests.support.acl_entries import DENY, LITERAL, PREFIXED, acls_of, entry
 from tests.support.cluster_images import cluster, with_topic
-from tests.unit.server.access.cases import CASES
-from tests.unit.server.access.needs import Case, Need, on_topic
+from tests.unit.server.access.cases import CASES, ROWS
+from tests.unit.server.access.needs import Case, Need, on_topic, without
 
 ALICE: Final = Principal("alice")
 HOST: Final = "10.0.0.7"
@@ -38,20 +36,6 @@ OPEN: Final = {
     "<ApiKey.SASL_AUTHENTICATE: 36>",
 }
 """APIs that anybody may call, as in Kafka."""
-
-EVERY_OPERATION: Final = {**OPERATIONS_ON, ResourceType.TRANSACTIONAL_ID: tuple(Operation)[3:]}
-
-
-def name_of(api: Api[Any, Any]) -> str:
-    return api.call.name if api.call is not None else repr(api.key)
-
-
-ROWS: Final = {
-    # Over gRPC only nodes may write markers, over Kafka's protocol whoever has the permission.
-    name_of(api): api
-    for api in APIS
-    if api.visible_to is VisibleTo.ANYBODY or api.key is not None
-}
 
 
 def asker(entries: Iterable[AclEntry], principal: Principal = ALICE) -> Asker:
@@ -84,17 +68,6 @@ def outcome(name: str, who: Asker) -> Any:
 
 def allowing(need: Need, **more: Any) -> AclEntry:
     return entry(need.name, need.operation, resource_type=need.resource_type, **more)
-
-
-def without(needs: Iterable[Need]) -> Iterator[AclEntry]:
-    """Yield ACLs for everything but these needs, and but what implies them."""
-    left_out = {(each.resource_type, each.operation) for each in needs} | {
-        (each.resource_type, implying) for each in needs for implying in ALLOWED_BY.get(each.operation, ())
-    }
-    for resource_type, operations in EVERY_OPERATION.items():
-        for operation in operations:
-            if (resource_type, operation) not in left_out and operation is not Operation.ALL:
-                yield entry("*", operation, resource_type=resource_type)
 
 
 def codes_in(value: Any) -> set[int]:

@@ -93,7 +93,8 @@ TOPIC_CASES: Final[dict[str, Case]] = {
         ),
         _deleted,
         ((on_cluster(DELETE, ErrorCode.TOPIC_AUTHORIZATION_FAILED), on_topic(DELETE)),),
-        "a topic that is given by its id is named only to whoever may describe it",
+        "a topic that is given by its id is named only to whoever may describe it, who is also told of a name that no "
+        "topic has",
     ),
     "CreatePartitions": Case(
         create_partitions.CreatePartitionsRequest(
