@@ -15,6 +15,7 @@ from kraft.testing import Cluster
 from kraft.wire.schema.create_topics import CreateTopicsRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.end_to_end.kafka.differences import recorded
+from tests.end_to_end.kafka.differences.access_matrix import access_matrix
 from tests.end_to_end.kafka.differences.batches import batch
 from tests.end_to_end.kafka.differences.cluster_scenarios import metadata_of_topics
 from tests.end_to_end.kafka.differences.comparison import ABSENT, Deliberate, compare
@@ -118,7 +119,7 @@ def test_who_asks_the_wrong_broker_is_given_the_leader_and_its_address(cluster: 
 
 
 def test_every_scenario_is_recorded_and_no_other() -> None:
-    scenarios = (*SCENARIOS, *ACL_SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS)
+    scenarios = (*SCENARIOS, *ACL_SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS, access_matrix)
     assert recorded.recorded() == {scenario.__name__ for scenario in scenarios}
 
 

@@ -24,8 +24,11 @@ import pytest
 
 from kraft.testing import Cluster
 from tests.end_to_end.kafka.differences import recorded
+from tests.end_to_end.kafka.differences.access_brokers import kafka_with_users, kraft_with_users
+from tests.end_to_end.kafka.differences.access_matrix import access_matrix, record, recorded_answers
 from tests.end_to_end.kafka.differences.comparison import Comparison, Deliberate, Difference, compare
 from tests.end_to_end.kafka.differences.deliberate import DELIBERATE
+from tests.end_to_end.kafka.differences.peer import ROOT
 from tests.end_to_end.kafka.differences.scenarios import (
     ACL_SCENARIOS,
     ACL_SETTINGS,
@@ -58,10 +61,11 @@ class Wanted:
     of_acls: Sequence[Scenario]
     of_groups: Sequence[Scenario]
     of_cluster: Sequence[ClusterScenario]
+    of_users: Sequence[Scenario]
 
     @property
     def all(self) -> list[Scenario | ClusterScenario]:
-        return [*self.single, *self.of_acls, *self.of_groups, *self.of_cluster]
+        return [*self.single, *self.of_acls, *self.of_groups, *self.of_cluster, *self.of_users]
 
 
 def main() -> int:
@@ -76,18 +80,19 @@ def main() -> int:
         [each for each in ACL_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in GROUP_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)],
+        [each for each in (access_matrix,) if _is_wanted(each, patterns)],
     )
     names = [each.__name__ for each in wanted.all]
     try:
-        of_kafka = {name: recorded.read(name) for name in names} if given.recorded else _of(wanted, _kafka)
+        of_kafka = {name: _read(name) for name in names} if given.recorded else _of(wanted, _kafka, kafka_with_users)
     except pytest.skip.Exception as skipped:
         # Not 0: whoever asked for a comparison, or a record, has none.
         print(f"nothing was compared: {skipped}", file=sys.stderr)
         return 2
     if given.record:
         for name in names:
-            recorded.write(name, of_kafka[name])
-    of_kraft = _of(wanted, _kraft)
+            _write(name, of_kafka[name])
+    of_kraft = _of(wanted, _kraft, _kraft_with_users)
     comparisons = [compare(name, of_kafka[name], of_kraft[name], DELIBERATE) for name in names]
     unneeded = [] if given.scenarios else _unneeded(comparisons)
     _print(comparisons, unneeded)
@@ -98,7 +103,18 @@ def _is_wanted(scenario: Scenario | ClusterScenario, patterns: Sequence[str]) ->
     return any(fnmatchcase(scenario.__name__, pattern) for pattern in patterns)
 
 
-def _of(wanted: Wanted, brokers: Brokers) -> Told:
+def _read(name: str) -> dict[str, Any]:
+    return recorded_answers() if name == access_matrix.__name__ else recorded.read(name)
+
+
+def _write(name: str, answers: dict[str, Any]) -> None:
+    if name == access_matrix.__name__:
+        record(answers)
+    else:
+        recorded.write(name, answers)
+
+
+def _of(wanted: Wanted, brokers: Brokers, broker_with_users: Callable[[], AbstractContextManager[str]]) -> Told:
     answer: Told = {}
     for scenarios, settings in (
         (wanted.single, SETTINGS),
@@ -111,6 +127,9 @@ def _of(wanted: Wanted, brokers: Brokers) -> Told:
     if wanted.of_cluster:
         with brokers(CLUSTER_NODES, SETTINGS) as addresses:
             answer |= {each.__name__: play_in_cluster(each, addresses) for each in wanted.of_cluster}
+    if wanted.of_users:
+        with broker_with_users() as address:
+            answer |= {each.__name__: play(each, address, ROOT) for each in wanted.of_users}
     return answer
 
 
@@ -124,6 +143,12 @@ def _kafka(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
 def _kraft(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
     with Cluster(nodes, overrides=settings) as cluster:
         yield cluster.kafka_bootstrap_servers.split(",")
+
+
+@contextmanager
+def _kraft_with_users() -> Iterator[str]:
+    with kraft_with_users() as cluster:
+        yield cluster.kafka_bootstrap_servers
 
 
 def _unneeded(comparisons: Sequence[Comparison]) -> list[Deliberate]:

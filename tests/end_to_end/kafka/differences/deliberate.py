@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.end_to_end.kafka.differences.access_deliberate import ACCESS
 from tests.end_to_end.kafka.differences.comparison import ABSENT, Deliberate
 
 _TEXT: Final = "<text>"
@@ -490,6 +491,7 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     *_TEXTS,
     *_NOT_YET,
     *_ACLS,
+    *ACCESS,
     *_FOLLOWERS,
     *_NOBODY_SENDS,
     *_BETTER,

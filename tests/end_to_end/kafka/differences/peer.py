@@ -12,6 +12,9 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
+from kraft.sasl.plain import plain_message
+from kraft.sasl.scram import ScramMechanism
+from kraft.sasl.scram_client import ScramClient
 from kraft.wire.api_keys import response_type
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
@@ -20,6 +23,8 @@ from kraft.wire.schema.create_topics import (
 )
 from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
+from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest
+from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest
 from tests.end_to_end.kafka.differences.plain import Plain
 from tests.support.new_topic import new_topic
 
@@ -33,6 +38,12 @@ _HEAD_BYTES: Final = 6
 
 _CLIENT_ID: Final = "differences"
 
+ROOT: Final = "root"
+"""The user that brokers know before any request: it logs in with PLAIN, as Kafka has no other way."""
+
+PASSWORD: Final = "secret"
+"""Every user's."""
+
 
 class Closed(Exception):
     """The broker ended the connection instead of answering."""
@@ -41,8 +52,8 @@ class Closed(Exception):
 class Peer:
     """One scenario's view of one broker."""
 
-    def __init__(self, address: str, plain: Plain, answers: dict[str, Any]) -> None:
-        """`plain` and `answers` are the scenario's, whichever of several brokers is asked."""
+    def __init__(self, address: str, plain: Plain, answers: dict[str, Any], user: str | None = None) -> None:
+        """`plain` and `answers` are the scenario's, whichever of several brokers is asked. A user logs in first."""
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._line: socket.socket | None = None
@@ -51,6 +62,7 @@ class Peer:
         self._begun: tuple[type[Message], int] = (Message, 0)
         self._plain = plain
         self.answers = answers
+        self._user = user
 
     # --- what is compared ----------------------------------------------------------------------------------------
 
@@ -161,9 +173,9 @@ class Peer:
             self._correlation_id += 1
             self.create_topic(f"{SETTLED}{time.monotonic_ns()}")
 
-    def beside(self) -> Peer:
-        """Another connection to the same broker, for requests that are answered later."""
-        other = Peer(":".join(map(str, self._address)), self._plain, self.answers)
+    def beside(self, user: str | None = None) -> Peer:
+        """Another connection to the same broker, for requests that are answered later, or of another user."""
+        other = Peer(":".join(map(str, self._address)), self._plain, self.answers, user)
         self._others.append(other)
         return other
 
@@ -185,6 +197,9 @@ class Peer:
         return answer
 
     def _send(self, request: Message, version: int) -> None:
+        if self._user is not None:
+            # The requests of a login come before this one has its number.
+            self._connected()
         self._correlation_id += 1
         frame = b"".join(encode_request(request, version, self._correlation_id, _CLIENT_ID))
         try:
@@ -213,7 +228,21 @@ class Peer:
     def _connected(self) -> socket.socket:
         if self._line is None:
             self._line = socket.create_connection(self._address, _ANSWER_DEADLINE_S)
+            if self._user is not None:
+                self._log_in(self._user)
         return self._line
+
+    def _log_in(self, user: str) -> None:
+        mechanism = "PLAIN" if user == ROOT else ScramMechanism.SHA_256.value
+        shaken = self.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+        assert shaken.error_code == 0, shaken
+        if user == ROOT:
+            done = self.call(SaslAuthenticateRequest(auth_bytes=plain_message(user, PASSWORD)), 2)
+        else:
+            client = ScramClient(ScramMechanism.SHA_256, user, PASSWORD, "nonce")
+            challenge = self.call(SaslAuthenticateRequest(auth_bytes=client.first()), 2)
+            done = self.call(SaslAuthenticateRequest(auth_bytes=client.final(bytes(challenge.auth_bytes))), 2)
+        assert done.error_code == 0, done
 
     def _drop(self) -> None:
         if self._line is not None:

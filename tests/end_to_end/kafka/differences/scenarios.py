@@ -91,9 +91,9 @@ CLUSTER_SCENARIOS: Final[tuple[ClusterScenario, ...]] = (
 """Scenarios for CLUSTER_NODES brokers."""
 
 
-def play(scenario: Scenario, address: str) -> dict[str, Any]:
+def play(scenario: Scenario, address: str, user: str | None = None) -> dict[str, Any]:
     """The answers by their labels. Topics of one scenario are not those of another, so all may share a broker."""
-    return _play(lambda peers: scenario(peers[1]), [address])
+    return _play(lambda peers: scenario(peers[1]), [address], user)
 
 
 def play_in_cluster(scenario: ClusterScenario, addresses: Sequence[str]) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def play_in_cluster(scenario: ClusterScenario, addresses: Sequence[str]) -> dict
     return _play(scenario, addresses)
 
 
-def _play(scenario: ClusterScenario, addresses: Sequence[str]) -> dict[str, Any]:
+def _play(scenario: ClusterScenario, addresses: Sequence[str], user: str | None = None) -> dict[str, Any]:
     plain, answers = Plain(), dict[str, Any]()
-    peers = {node_id: Peer(address, plain, answers) for node_id, address in enumerate(addresses, start=1)}
+    peers = {node_id: Peer(address, plain, answers, user) for node_id, address in enumerate(addresses, start=1)}
     try:
         scenario(peers)
     finally:

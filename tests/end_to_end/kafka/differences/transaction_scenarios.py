@@ -58,7 +58,7 @@ def _init(
     )
 
 
-def _ready(peer: Peer, transactional_id: str, version: int = 3) -> Producer:
+def ready(peer: Peer, transactional_id: str, version: int = 3) -> Producer:
     """Return the identity of a new producer, once there is a coordinator and no transaction."""
     found = FindCoordinatorRequest(key_type=1, coordinator_keys=(transactional_id,))
     peer.until(found, 4, lambda reply: reply.coordinators[0].error_code not in _NOT_READY)
@@ -66,7 +66,7 @@ def _ready(peer: Peer, transactional_id: str, version: int = 3) -> Producer:
     return Producer(given.producer_id, given.producer_epoch)
 
 
-def _add(transactional_id: str, producer: Producer, **topics: Iterable[int]) -> AddPartitionsToTxnRequest:
+def add_partitions(transactional_id: str, producer: Producer, **topics: Iterable[int]) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
@@ -119,14 +119,14 @@ def _sorted_results(answer: Any) -> Any:
 
 def init_transactional_producers(peer: Peer) -> None:
     for version in range(6):
-        _ready(peer, f"init-{version}")
+        ready(peer, f"init-{version}")
         peer.ask(f"v{version} next epoch", _init(f"init-{version}"), version)
         for what, timeout_ms in (("0", 0), ("-1", -1), ("too long", 900_001)):
             peer.ask(f"v{version} timeout {what}", _init(f"init-{version}", timeout_ms), version)
         peer.ask(f"v{version} empty id", _init(""), version)
     for version in range(3, 6):
         name = f"init-{version}"
-        current = _ready(peer, name)
+        current = ready(peer, name)
         for what, producer in (
             ("same", current),
             ("retry", current),
@@ -142,10 +142,10 @@ def init_transactional_producers(peer: Peer) -> None:
 
 def _partitions(peer: Peer, version: int) -> None:
     name = f"adds-{version}"
-    producer = _ready(peer, name)
+    producer = ready(peer, name)
 
     def ask(what: str, transactional_id: str, producer: Producer, **topics: Iterable[int]) -> None:
-        request = _add(transactional_id, producer, **topics)
+        request = add_partitions(transactional_id, producer, **topics)
         peer.ask(f"v{version} {what}", request, version, keep=_sorted_results)
 
     ask("none", name, producer)
@@ -170,7 +170,7 @@ def partitions_of_transactions(peer: Peer) -> None:
 
 def _offsets(peer: Peer, version: int) -> None:
     name = f"offsets-{version}"
-    producer = _ready(peer, name)
+    producer = ready(peer, name)
 
     def ask(what: str, transactional_id: str, producer: Producer, group: str = "reader") -> None:
         request = AddOffsetsToTxnRequest(
@@ -194,7 +194,7 @@ def _offsets(peer: Peer, version: int) -> None:
 
 def _commits(peer: Peer, version: int) -> None:
     name = f"commits-{version}"
-    producer = _ready(peer, name)
+    producer = ready(peer, name)
 
     def commit(what: str, producer: Producer, *numbers: int, topic: str = "transformed", **fields: Any) -> None:
         partitions = tuple(
@@ -246,7 +246,7 @@ def offsets_of_transactions(peer: Peer) -> None:
 
 def _ends(peer: Peer, version: int) -> None:
     name = f"ends-{version}"
-    producer = _ready(peer, name)
+    producer = ready(peer, name)
 
     def ask(what: str, producer: Producer, committed: bool = True, transactional_id: str = name) -> None:
         peer.ask(f"v{version} {what}", _end(transactional_id, producer, committed), version)
@@ -258,7 +258,7 @@ def _ends(peer: Peer, version: int) -> None:
         ask("abort of nothing", producer, committed=False)
     for committed in (True, False):
         what = "commit" if committed else "abort"
-        peer.call(_add(name, producer, ended=(0,)), 3)
+        peer.call(add_partitions(name, producer, ended=(0,)), 3)
         ask(f"{what} by an old epoch", _bumped(producer, -1), committed)
         ask(f"{what} by a future epoch", _bumped(producer), committed)
         ask(f"{what} by another producer id", producer._replace(producer_id=1 << 40), committed)
@@ -280,7 +280,7 @@ def _records(peer: Peer, version: int) -> None:
     topic = f"written-{version}"
     topic_id = peer.create_topic(topic)
     name = f"writes-{version}"
-    producer = _ready(peer, name)
+    producer = ready(peer, name)
     bumps = version >= 12
     sequence = 0
 
@@ -294,8 +294,8 @@ def _records(peer: Peer, version: int) -> None:
 
     if not bumps:
         send("not added", "x", 0, producer)
-        producer = _ready(peer, name)
-        peer.call(_add(name, producer, **{topic: (0,)}), 3)
+        producer = ready(peer, name)
+        peer.call(add_partitions(name, producer, **{topic: (0,)}), 3)
     send("first", "a", 0, producer)
     send("second", "b", 1, producer)
     send("gap", "x", 9, producer)
@@ -309,7 +309,7 @@ def _records(peer: Peer, version: int) -> None:
     if bumps:
         producer, sequence = _bumped(producer), 0
     else:
-        peer.call(_add(name, producer, **{topic: (0,)}), 3)
+        peer.call(add_partitions(name, producer, **{topic: (0,)}), 3)
     send("of the next", "c", sequence, producer)
     peer.call(_end(name, producer, committed=False), 5 if bumps else 3)
     _wait_ended(peer, name)
@@ -362,7 +362,7 @@ def _markers(peer: Peer, version: int, topic_id: UUID, producer: Producer) -> No
         )
         peer.ask(f"v{version} {what}", WriteTxnMarkersRequest(markers=markers), version)
 
-    peer.call(_add("marks", producer, marked=(0,)), 3)
+    peer.call(add_partitions("marks", producer, marked=(0,)), 3)
     records = transactional(producer.producer_id, version - 1, "a", epoch=producer.epoch)
     peer.call(produce(9, "marked", topic_id, records, transactional_id="marks"), 9)
     ask("old epoch", _bumped(producer, -1), 0)
@@ -380,17 +380,17 @@ def _markers(peer: Peer, version: int, topic_id: UUID, producer: Producer) -> No
 
 def markers_of_others(peer: Peer) -> None:
     topic_id = peer.create_topic("marked", 2)
-    _ready(peer, "marks")
-    producer = _ready(peer, "marks")
+    ready(peer, "marks")
+    producer = ready(peer, "marks")
     for version in (1, 2):
         _markers(peer, version, topic_id, producer)
 
 
 def lists_of_transactions(peer: Peer) -> None:
     peer.create_topic("listed", 2)
-    producers = {name: _ready(peer, name) for name in ("listed-a", "listed-b", "listed-c")}
-    peer.call(_add("listed-a", producers["listed-a"], listed=(0, 1)), 3)
-    peer.call(_add("listed-b", producers["listed-b"], listed=(0,)), 3)
+    producers = {name: ready(peer, name) for name in ("listed-a", "listed-b", "listed-c")}
+    peer.call(add_partitions("listed-a", producers["listed-a"], listed=(0, 1)), 3)
+    peer.call(add_partitions("listed-b", producers["listed-b"], listed=(0,)), 3)
     peer.call(_end("listed-b", producers["listed-b"]), 3)
     _wait_ended(peer, "listed-b")
 

@@ -1,0 +1,31 @@
+"""Deliberate differences in the matrix of access."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.end_to_end.kafka.differences.comparison import Deliberate
+
+_INVALID_REQUEST: Final = 42
+
+ACCESS: Final = (
+    *(
+        Deliberate(
+            scenarios="access_matrix",
+            places=f"{api} of {what} to *: {answers}.0.error_code",
+            kafka=0,
+            kraft=_INVALID_REQUEST,
+            reason="brokers have no loggers whose levels could be set, and no metrics of clients are wanted: whoever "
+            "may ask for their configs is told so",
+        )
+        for api, answers in (("DescribeConfigs", "results"), ("IncrementalAlterConfigs", "responses"))
+        for what in ("loggers", "metrics")
+    ),
+    Deliberate(
+        scenarios="access_matrix",
+        places="DescribeUserScramCredentials to *: results.0.user",
+        kafka="",
+        kraft="nobody",
+        reason="beside the refusal of all the user is named that was asked for; clients look at the refusal alone",
+    ),
+)
