@@ -201,7 +201,7 @@ def _write_txn_markers(_: Ids) -> Iterator[Row]:
     marker = write_txn_markers.WritableTxnMarker(
         producer_id=7, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0
     )
-    yield Row("WriteTxnMarkers", write_txn_markers.WriteTxnMarkersRequest(markers=(marker,)), 1)
+    yield Row("WriteTxnMarkers", write_txn_markers.WriteTxnMarkersRequest(markers=(marker,)), 2)
 
 
 def _describe_transactions(_: Ids) -> Iterator[Row]:
@@ -214,7 +214,7 @@ def _list_transactions(_: Ids) -> Iterator[Row]:
     request = list_transactions.ListTransactionsRequest(
         state_filters=("Ongoing", "Empty"), producer_id_filters=(), duration_filter=-1
     )
-    yield Row("ListTransactions", request, 1, naming("transaction_states", "transactional_id"))
+    yield Row("ListTransactions", request, 2, naming("transaction_states", "transactional_id"))
 
 
 GROUP_REQUESTS: Final = {

@@ -7,7 +7,7 @@ the clients that got it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,7 +32,16 @@ from tests.end_to_end.kafka.differences.produce_scenarios import produce
 from tests.end_to_end.kafka.differences.transaction_scenarios import add_partitions, ready
 from tests.unit.server.access.needs import GROUP, TOPIC, TRANSACTION
 
-REQUESTS: Final = {**TOPIC_REQUESTS, **GROUP_REQUESTS, **CLUSTER_REQUESTS, **RECORD_REQUESTS}
+_FIRST: Final = "ConsumerGroupDescribe"
+"""It is sent before the members of its groups could time out."""
+
+REQUESTS: Final = {
+    _FIRST: GROUP_REQUESTS[_FIRST],
+    **TOPIC_REQUESTS,
+    **GROUP_REQUESTS,
+    **CLUSTER_REQUESTS,
+    **RECORD_REQUESTS,
+}
 """Requests by the names of rows of the table of APIs, in the order in which they are sent."""
 
 _TO: Final = " to "
@@ -59,15 +68,21 @@ def label_of(row: Row, user: str) -> str:
     return f"{row.label}{_TO}{user}"
 
 
-def access_matrix(root: Peer) -> None:
+Beside = Callable[[Peer, str, Row, list[str]], None]
+"""Called with the super user's connection, the name of an API, its request, and the clients that were just answered."""
+
+
+def access_matrix(root: Peer, beside: Beside = lambda *_: None) -> None:
     """`root` is a connection of the super user. An answer's label is that of the request and the client."""
     ids = prepare(root)
     peers = {user: root.beside(user) for user in clients.users()}
     for api, row in rows(ids):
-        for user in asking(api, row):
+        users = asking(api, row)
+        for user in users:
             label = label_of(row, user)
             peers[user].ask(label, row.request, row.version, row.keep)
             root.answers[label] = plain(root.answers[label])
+        beside(root, api, row, users)
 
 
 # --- what is there to be touched -------------------------------------------------------------------------------------
@@ -75,7 +90,7 @@ def access_matrix(root: Peer) -> None:
 
 def prepare(root: Peer) -> Ids:
     _add_users(root)
-    ids = Ids(topic=root.create_topic(TOPIC), other=root.create_topic(clients.OTHER))
+    ids = Ids(topic=root.create_topic(TOPIC, retention_ms="604800000"), other=root.create_topic(clients.OTHER))
     for name in (TOPIC, clients.OTHER):
         root.call(produce(12, name, ids.topic, batch("a")), 12)
     kept = root.create_topic("other-kept")
@@ -83,8 +98,7 @@ def prepare(root: Peer) -> Ids:
     wait_coordinated(root, *groups, clients.MEMBERS, clients.OTHER_MEMBERS)
     for group in groups:
         for name in (TOPIC, clients.OTHER, "other-kept"):
-            committed = root.call(commit(9, group, name, kept, offset=1, metadata=""), 9)
-            assert committed.topics[0].partitions[0].error_code == 0, committed
+            _check_committed(root.call(commit(9, group, name, kept, offset=1, metadata=""), 9))
     _join(root, clients.MEMBERS, TOPIC)
     _join(root, clients.OTHER_MEMBERS, clients.OTHER)
     producer = ready(root, TRANSACTION)
@@ -115,12 +129,18 @@ def _add_users(root: Peer) -> None:
 
 
 def _join(root: Peer, group: str, topic: str) -> None:
-    """Give a group its member, which has the partition of the topic."""
-    root.until(
+    """Give a group its member, which has the partition of the topic, and an offset of it."""
+    joined = root.until(
         first_heartbeat(group, "member", (topic,)),
         1,
         lambda answer: answer.assignment is not None and bool(answer.assignment.topic_partitions),
     )
+    by_member = commit(9, group, topic, offset=1, metadata="", member=("member", joined.member_epoch))
+    _check_committed(root.call(by_member, 9))
+
+
+def _check_committed(committed: Any) -> None:
+    assert committed.topics[0].partitions[0].error_code == 0, committed
 
 
 def _add_acls(root: Peer) -> None:

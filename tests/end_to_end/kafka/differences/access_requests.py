@@ -127,7 +127,7 @@ def _describe_topic_partitions(_: Ids) -> Iterator[Row]:
 def _list_offsets(_: Ids) -> Iterator[Row]:
     partitions = (list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-2),)
     topics = tuple(list_offsets.ListOffsetsTopic(name=name, partitions=partitions) for name in NAMES)
-    yield Row("ListOffsets", list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics), 9)
+    yield Row("ListOffsets", list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics), 11)
 
 
 def _offset_for_leader_epoch(_: Ids) -> Iterator[Row]:
@@ -157,7 +157,7 @@ def _alter_replica_log_dirs(_: Ids) -> Iterator[Row]:
 def _describe_log_dirs(_: Ids) -> Iterator[Row]:
     topics = (describe_log_dirs.DescribableLogDirTopic(topic=TOPIC, partitions=(0,)),)
     request = describe_log_dirs.DescribeLogDirsRequest(topics=topics)
-    yield Row("DescribeLogDirs", request, 4, counting("results"))
+    yield Row("DescribeLogDirs", request, 5, counting("results"))
 
 
 def _elect_leaders(_: Ids) -> Iterator[Row]:
@@ -170,7 +170,7 @@ def _alter_partition_reassignments(_: Ids) -> Iterator[Row]:
     partition = alter_partition_reassignments.ReassignablePartition(partition_index=0, replicas=None)
     topics = (alter_partition_reassignments.ReassignableTopic(name=TOPIC, partitions=(partition,)),)
     request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
-    yield Row("AlterPartitionReassignments", request, 0)
+    yield Row("AlterPartitionReassignments", request, 1)
 
 
 def _list_partition_reassignments(_: Ids) -> Iterator[Row]:
@@ -239,7 +239,7 @@ def _fetch(ids: Ids) -> Iterator[Row]:
 
     keep = _fetched
     yield Row("Fetch v12", request(*((ZERO_UUID, name) for name in NAMES)), 12, keep)
-    yield Row("Fetch", request(*((each, "") for each in (ids.topic, ids.unknown, ids.other))), 17, keep)
+    yield Row("Fetch", request(*((each, "") for each in (ids.topic, ids.unknown, ids.other))), 18, keep)
 
 
 def _fetched(answer: Any) -> Any:

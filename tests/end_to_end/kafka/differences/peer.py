@@ -94,6 +94,10 @@ class Peer:
         self._tell(label, keep(self._plain.message(answer, version)))
         return answer
 
+    def plain(self, answer: Message, version: int, keep: Callable[[Any], Any]) -> Any:
+        """Return an answer that came another way as `ask` keeps it."""
+        return self._plain.numbered(keep(self._plain.message(answer, version)))
+
     def ask_nothing(self, label: str, request: Message, version: int) -> None:
         """Send a request without a response; record whether the connection is still open."""
         self._send(request, version)
