@@ -231,5 +231,7 @@ def _default(key: Key) -> str | None:
             return text_of(value)
         case Enum() as one:
             return str(one.value)
+        case frozenset() as names:
+            return ",".join(sorted(map(str, names))) or None
         case other:
             raise AssertionError(f"{key.name}: default {other!r} has no text form")
