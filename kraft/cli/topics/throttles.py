@@ -56,7 +56,7 @@ class RemovedThrottles(Struct, frozen=True, kw_only=True):
     kept: Mapping[str, ReplicaLists]
     rates_kept: Rates = {}
     away: tuple[int, ...] = ()
-    """Brokers out of service, whose rates cannot be read."""
+    """Brokers that did not say their rates."""
 
 
 # --- set ------------------------------------------------------------------------------------------------------
@@ -229,7 +229,8 @@ def report_removed(removed: RemovedThrottles, show: Say) -> None:
             "directories: verify again later"
         )
     if removed.away and (removed.topics or removed.brokers):
-        say(f"kraft: {_brokers(removed.away)}: out of service, so its rate may be left: verify again when it is back")
+        whose = "its rate" if len(removed.away) == 1 else "their rates"
+        say(f"kraft: {_brokers(removed.away)} did not answer, so {whose} may be left: verify again later")
 
 
 def in_words(removed: RemovedThrottles) -> list[str]:

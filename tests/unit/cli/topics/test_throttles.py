@@ -240,7 +240,7 @@ def test_a_broker_that_is_away_gets_its_rate_and_is_named_when_it_cannot_be_remo
     assert throttles(cluster)["2"] == RATES
     complete(cluster, "orders")
     reassignment.run("--verify")
-    assert kraft.err == ("kraft: broker 2: out of service, so its rate may be left: verify again when it is back\n")
+    assert kraft.err == ("kraft: broker 2 did not answer, so its rate may be left: verify again later\n")
     assert throttles(cluster) == {"2": RATES}
     cluster.brokers[2].is_up = True
     assert "Removed leader.replication.throttled.rate=1000 of broker 2." in reassignment.run("--verify")
