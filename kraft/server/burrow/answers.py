@@ -22,7 +22,7 @@ def group_status(cluster: str, group: GroupLag, *, shows_all: bool) -> Answer:
         "cluster": cluster,
         "group": group.group_id,
         "status": group.state,
-        "complete": len(complete) / len(group.partitions) if group.partitions else 0,
+        "complete": len(complete) / len(group.partitions) if group.partitions else 1,
         "partitions": [_partition(each) for each in group.partitions if shows_all or each.state != "OK"],
         "partition_count": len(group.partitions),
         "maxlag": None if worst is None else _partition(worst),

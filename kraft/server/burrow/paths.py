@@ -26,6 +26,11 @@ class Found(NamedTuple):
     message: str
     fields: Answer
     status: int = HTTPStatus.OK
+    is_error: bool = False
+
+
+def _refused(message: str, status: int) -> Found:
+    return Found(message, {}, status, is_error=True)
 
 
 class _Refused(Exception):
@@ -48,15 +53,15 @@ class BurrowPaths:
         try:
             found = await on_node_loop(self._node_loop, self._found(request.path), ANSWER_S_MAX)
         except LoopHangs:
-            found = Found("the node's event loop does not answer", {}, HTTPStatus.SERVICE_UNAVAILABLE)
-        content = {"error": found.status >= HTTPStatus.BAD_REQUEST, "message": found.message, **found.fields}
+            found = _refused("the node's event loop does not answer", HTTPStatus.SERVICE_UNAVAILABLE)
+        content = {"error": found.is_error, "message": found.message, **found.fields}
         content["request"] = {"url": request.path, "host": ""}
         return Response(body=json.dumps(content).encode() + b"\n", status=found.status, content_type="application/json")
 
     async def _found(self, path: str) -> Found:
         lags = self._lags()
         if lags is None:
-            return Found("this node is no broker, or it has not started yet", {}, HTTPStatus.SERVICE_UNAVAILABLE)
+            return _refused("this node is no broker, or it has not started yet", HTTPStatus.SERVICE_UNAVAILABLE)
         parts = [unquote(each) for each in path.removeprefix(ROOT).split("/") if each]
         try:
             if not parts:
@@ -65,7 +70,7 @@ class BurrowPaths:
                 raise _Refused(f"cluster not found: this is {lags.cluster_id}")
             return await self._of_cluster(lags, parts[1:])
         except _Refused as missing:
-            return Found(str(missing), {}, missing.status)
+            return _refused(str(missing), missing.status)
 
     async def _of_cluster(self, lags: ClusterLags, parts: list[str]) -> Found:
         match parts:
@@ -102,6 +107,7 @@ async def _status(lags: ClusterLags, group: str, *, shows_all: bool) -> Found:
     found = await lags.of_group(group)
     if found.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         raise _Refused(found.error_message, HTTPStatus.SERVICE_UNAVAILABLE)
+    # As Burrow has it: 404, and yet no error.
     status = HTTPStatus.OK if found.error_code == ErrorCode.NONE else HTTPStatus.NOT_FOUND
     fields = {"status": group_status(lags.cluster_id, found, shows_all=shows_all)}
     return Found("consumer status returned", fields, status)
