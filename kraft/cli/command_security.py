@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kraft.cli.private_files import say_if_others_can_read
+
 if TYPE_CHECKING:
     from kraft.client.model.security import ClientSecurity
+    from kraft.server.config.properties import Property
 
 CONFIG_VARIABLE: Final = "KRAFT_COMMAND_CONFIG"
 """Environment variable with the default of --command-config."""
@@ -85,7 +88,10 @@ def properties_of(file: Path, option: str) -> dict[str, str]:
     from kraft.server.config.properties import PropertiesError, parse
 
     try:
-        found = parse(file.read_bytes(), str(file))
+        with file.open("rb") as opened:
+            found = parse(opened.read(), str(file))
+            if any(map(_is_secret, found)):
+                say_if_others_can_read(opened, file)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint=option) from None
     except PropertiesError as error:
@@ -97,6 +103,12 @@ def properties_of(file: Path, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{file}:{each.line}: {each.key} is set twice: set it once", param_hint=option)
         settings[name] = each.value
     return settings
+
+
+def _is_secret(setting: Property) -> bool:
+    """Return whether the setting has a password, or what is as good as one."""
+    name = setting.key.replace("_", ".")
+    return name.endswith(("password", ".jaas.config", ".keystore.key", ".client.secret"))
 
 
 def security_in(settings: Mapping[str, str], source: object, option: str) -> ClientSecurity | None:

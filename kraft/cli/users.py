@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,7 +17,8 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import fail, print_columns, print_json, say
+from kraft.cli.printing import fail, print_columns, print_json
+from kraft.cli.private_files import say_if_others_can_read
 from kraft.metadata.user_decisions import NUMBERS
 from kraft.sasl.scram import ScramMechanism
 
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List users, set their passwords, and delete users.", no_args_is_help=True)
 
 STANDARD_INPUT: Final = "-"
-
-_OF_OTHERS: Final = 0o077
-"""The permissions of others in a file's mode."""
 
 UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
 MechanismOption = Annotated[
@@ -153,14 +149,12 @@ def password_in(file: Path, option: str) -> str:
     """
     try:
         with file.open(encoding="utf-8") as opened:
-            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
             text = opened.readline()
+            say_if_others_can_read(opened, file)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint=option) from None
     except UnicodeDecodeError:
         raise _not_text(str(file), option) from None
-    if mode & _OF_OTHERS and file.is_file():
-        say(f"kraft: {file} can be read by others (mode {mode:04o}): chmod 600 {file}")
     return _without_end_of_line(text, option)
 
 

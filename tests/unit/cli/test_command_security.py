@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kraft.client import AuthenticationFailed
@@ -20,3 +22,26 @@ def test_a_command_that_lacks_settings_of_security_says_where_they_go(
     assert first == "kraft: ILLEGAL_SASL_STATE: it requires a login"
     where = "kraft: Settings of security, such as security.protocol, go into a file: give it as --command-config FILE"
     assert more == ([where] if lacks_settings else [])
+
+
+PLAIN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=anna\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "is_said"),
+    [
+        ("sasl.password=secret\n", 0o644, True),
+        ("sasl.password=secret\n", 0o600, False),
+        ("sasl_password=secret\n", 0o640, True),
+        ("ssl.keystore.password=secret\n", 0o604, True),
+        ("client.id=loader\n", 0o644, False),
+    ],
+)
+def test_a_file_with_a_password_that_others_can_read_is_said_to_be(
+    kraft: Shell, tmp_path: Path, settings: str, mode: int, is_said: bool
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(PLAIN + settings)
+    file.chmod(mode)
+    kraft.run("topics", "list", "--bootstrap-server", "broker-1:9094", "--command-config", str(file))
+    assert (f"kraft: {file} can be read by others (mode {mode:04o}): chmod 600 {file}\n" in kraft.err) is is_said
