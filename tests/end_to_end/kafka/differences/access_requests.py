@@ -280,7 +280,7 @@ TOPIC_REQUESTS: Final = {
     "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records,
     "DescribeProducers": _describe_producers,
-    "<ApiKey.ALTER_REPLICA_LOG_DIRS: 34>": _alter_replica_log_dirs,
+    "AlterReplicaLogDirs": _alter_replica_log_dirs,
     "DescribeLogDirs": _describe_log_dirs,
     "ElectLeaders": _elect_leaders,
     "AlterPartitionReassignments": _alter_partition_reassignments,
