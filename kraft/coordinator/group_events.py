@@ -68,5 +68,15 @@ class RebalanceCompleted(Struct, frozen=True, kw_only=True):
     """How many partitions the members are assigned; None where that is unknown or would take long to count."""
 
 
+class OffsetsExpired(Struct, frozen=True, kw_only=True):
+    """Committed offsets of a group have expired; perhaps the last that there was of it."""
+
+    group_id: str
+    offsets: int
+    is_removed: bool
+    """True if the group itself is removed: it has neither members nor offsets any more."""
+
+
 MemberEvent: TypeAlias = MemberJoined | MemberGone | MemberAway | MemberReplaced
-GroupEvent: TypeAlias = MemberEvent | RebalanceStarted | RebalanceCompleted
+RebalanceEvent: TypeAlias = MemberEvent | RebalanceStarted | RebalanceCompleted
+GroupEvent: TypeAlias = RebalanceEvent | OffsetsExpired

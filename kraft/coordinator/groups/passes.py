@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.group import ClassicGroup
+from kraft.coordinator.group_events import OffsetsExpired
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.commands import DeleteTopicOffsets
 from kraft.coordinator.groups.replicated import group_tombstones
@@ -46,6 +47,9 @@ class _Visit(Struct, frozen=True):
 
 class _Slice(Struct, frozen=True):
     records: tuple[GroupRecord, ...]
+    visits: dict[str, _Visit]
+    """By group; only those that changed something."""
+
     removed: dict[str, ClassicGroup | None]
     remaining: GroupsPass | None
     """None at the end of the pass."""
@@ -53,6 +57,7 @@ class _Slice(Struct, frozen=True):
 
 def _slice(state: GroupsState, rest: GroupsPass, visit: Callable[[str], _Visit | None]) -> _Slice:
     records: list[GroupRecord] = []
+    visits: dict[str, _Visit] = {}
     removed: dict[str, ClassicGroup | None] = {}
     size = looked_at = 0
     position, end = rest.position, len(rest.group_ids)
@@ -65,6 +70,8 @@ def _slice(state: GroupsState, rest: GroupsPass, visit: Callable[[str], _Visit |
             if records and size > TOMBSTONES_BYTES_MAX:
                 break
             records += visited.tombstones.records
+            if visited.size:
+                visits[group_id] = visited
             if visited.removed is not None:
                 records += visited.removed
                 removed[group_id] = None
@@ -72,7 +79,7 @@ def _slice(state: GroupsState, rest: GroupsPass, visit: Callable[[str], _Visit |
                 break
         position += 1
     remaining = replace(rest, position=position) if position < end else None
-    return _Slice(tuple(records), removed, remaining)
+    return _Slice(tuple(records), visits, removed, remaining)
 
 
 # --- expiry ----------------------------------------------------------------------------------------------------------
@@ -87,6 +94,12 @@ def continue_expiry(state: GroupsState) -> GroupsDecision:
         volatile=replace(state.volatile.with_classic(done.removed), expiry=done.remaining),
         records=done.records,
         timers={OffsetExpiryTimer(): interval_ms if done.remaining is None else 0},
+        events=tuple(
+            OffsetsExpired(
+                group_id=group_id, offsets=len(visit.tombstones.records), is_removed=visit.removed is not None
+            )
+            for group_id, visit in done.visits.items()
+        ),
     )
 
 

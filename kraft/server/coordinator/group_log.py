@@ -1,4 +1,4 @@
-"""Log lines about groups: the start and the end of each rebalance, and members that come and go.
+"""Log lines about groups: the start and the end of each rebalance, members that come and go, offsets that expire.
 
 However many members or groups there are, few lines are written at once: of each rebalance those of the first members
 that come and of the first that go, while its last line counts all of them; and of all groups together so many in a
@@ -21,7 +21,9 @@ from kraft.coordinator.group_events import (
     MemberGone,
     MemberJoined,
     MemberReplaced,
+    OffsetsExpired,
     RebalanceCompleted,
+    RebalanceEvent,
     RebalanceStarted,
 )
 from kraft.coordinator.shard_batches import Happening
@@ -86,11 +88,21 @@ class GroupLog:
         for _ in range(min(EVENTS_AT_ONCE, len(self._waiting))):
             leader_epoch, happening = self._waiting.popleft()
             event = cast(GroupEvent, happening.event)
-            self._log(event, self._progress(event.group_id, leader_epoch), happening.at_ms)
+            if isinstance(event, OffsetsExpired):
+                self._log_expiry(event)
+            else:
+                self._log(event, self._progress(event.group_id, leader_epoch), happening.at_ms)
         self._is_due = bool(self._waiting)
         return self._is_due
 
-    def _log(self, event: GroupEvent, progress: _Progress, at_ms: int) -> None:
+    def _log_expiry(self, event: OffsetsExpired) -> None:
+        facts = {"group": event.group_id, "offsets": event.offsets}
+        if event.is_removed:
+            self._line("group removed", {**facts, "reason": "it has no members and no offsets any more"})
+        else:
+            self._line("group offsets expired", facts)
+
+    def _log(self, event: RebalanceEvent, progress: _Progress, at_ms: int) -> None:
         match event:
             case RebalanceStarted():
                 self._log_start(event, progress, at_ms)

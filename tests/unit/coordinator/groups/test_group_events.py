@@ -11,6 +11,7 @@ from kraft.coordinator.group_events import (
     MemberGone,
     MemberJoined,
     MemberReplaced,
+    OffsetsExpired,
     RebalanceCompleted,
     RebalanceStarted,
 )
@@ -54,6 +55,8 @@ def _told(event: GroupEvent) -> tuple[object, ...]:
             return "restarted" if event.is_restart else "started", event.epoch, event.reason, event.members
         case RebalanceCompleted():
             return "completed", event.epoch, event.members, event.partitions
+        case OffsetsExpired():
+            return "expired", event.offsets, event.is_removed
 
 
 def beat(shard: Coordinator, member_id: str, epoch: int, *owned: int, **fields: Any) -> ConsumerHeartbeatResponse:

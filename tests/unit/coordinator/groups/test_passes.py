@@ -5,6 +5,7 @@ from itertools import islice
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
+from kraft.coordinator.group_events import OffsetsExpired
 from kraft.coordinator.groups.commands import DeleteTopicOffsets
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.timers import OffsetExpiryTimer, TopicDeletionTimer
@@ -26,6 +27,18 @@ def test_a_simple_group_ends_when_its_offsets_expire() -> None:
     shard.advance(2 * CHECK_MS)
     assert shard.committed() is None
     assert shard.groups == replayed(shard.log) == Coordinator().groups
+
+
+def test_each_group_whose_offsets_expire_is_reported_once_with_their_number() -> None:
+    shard = Coordinator()
+    shard.commit()
+    shard.advance(WEEK_MS - CHECK_MS)
+    shard.commit(group_id="younger")
+    shard.events.clear()
+    shard.advance(2 * CHECK_MS)
+    assert shard.events == [OffsetsExpired(group_id=GROUP, offsets=1, is_removed=True)]
+    shard.advance(CHECK_MS)
+    assert len(shard.events) == 1
 
 
 def test_the_offsets_of_an_empty_classic_group_count_from_when_it_became_empty() -> None:

@@ -16,6 +16,7 @@ from kraft.coordinator.group_events import (
     MemberGone,
     MemberJoined,
     MemberReplaced,
+    OffsetsExpired,
     RebalanceCompleted,
     RebalanceStarted,
 )
@@ -101,6 +102,28 @@ async def test_a_rebalance_is_a_line_at_its_start_and_one_at_its_end(lines: Line
             "left": 0,
         },
     ]
+
+
+async def test_offsets_that_expire_and_groups_that_end_with_them_have_a_line(lines: Lines) -> None:
+    reporter = Reporter()
+    await reporter.report(
+        OffsetsExpired(group_id=GROUP, offsets=7, is_removed=False),
+        OffsetsExpired(group_id="old", offsets=2, is_removed=True),
+    )
+    why = "it has no members and no offsets any more"
+    assert said(lines) == [
+        {"event": "group offsets expired", "log_level": "info", "group": GROUP, "offsets": 7},
+        {"event": "group removed", "log_level": "info", "group": "old", "offsets": 2, "reason": why},
+    ]
+
+
+async def test_of_many_groups_that_expire_no_more_than_a_number_of_lines_is_written(lines: Lines) -> None:
+    reporter = Reporter()
+    await reporter.report(
+        *(OffsetsExpired(group_id=str(each), offsets=1, is_removed=True) for each in range(LINES_MAX + 50))
+    )
+    assert len(lines) == LINES_MAX + 1
+    assert not reporter.log._groups
 
 
 async def test_a_classic_group_has_generations(lines: Lines) -> None:
