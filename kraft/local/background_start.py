@@ -46,6 +46,9 @@ _WITHOUT_MAJORITY_S: Final = 3.0
 _UNLIKE_LOGS_S: Final = 10.0
 """Time after which a node that said why it forms no quorum is not waited for: an operator has to act."""
 
+_WAITING: Final = "registration waiting for controller"
+"""Warning of a broker that waits for an active controller, with the reason."""
+
 _NO_QUORUM: Final = "quorum not formed: "
 """Beginning of the warning of a node that forms no quorum, before the reason."""
 
@@ -98,10 +101,10 @@ def start(
             )
     except OSError as error:
         raise NotStarted(f"{log_file}: cannot be written to: {error.strerror}: choose another --log-file") from None
-    warning = partial(_last_warning, log_file, begin)
+    warning, problem = partial(_last_warning, log_file, begin), partial(_registration_problem, log_file, begin)
     started_s = time.monotonic()
     try:
-        waits_for = asyncio.run(_Start(config, process, started_s + deadline_s, warning).wait(say))
+        waits_for = asyncio.run(_Start(config, process, started_s + deadline_s, warning, problem).wait(say))
     except _Ended:
         raise NotStarted(_last_error(log_file, begin, process)) from None
     except _TooLate as late:
@@ -142,12 +145,14 @@ class _Start:
         process: subprocess.Popen[bytes],
         deadline: float,
         last_warning: Callable[[], str | None],
+        registration_problem: Callable[[], str | None],
     ) -> None:
         self._config = config
         self._processes = processes(config)
         self._process = process
         self._deadline = deadline
         self._last_warning = last_warning
+        self._registration_problem = registration_problem
         self._unlike_logs_deadline = time.monotonic() + _UNLIKE_LOGS_S
         self._without_majority_since: float | None = None
         self._found: Membership | None = None
@@ -188,13 +193,17 @@ class _Start:
                     # The listeners for clients open after the node knows the cluster.
                     is_controllers = listener.name == CONTROLLER
                     missing = None if is_controllers else self._missing_of_voter()
-                    return missing or f"it does not listen on {listener} yet"
+                    return missing or f"it does not listen on {listener} yet{self._why_not_registered()}"
         for config in self._processes:
             grpc = config.listener(GRPC)
             missing = None if grpc is None else await self._missing_of_broker(config.node_id, _local_address(grpc))
             if missing is not None:
                 return missing
         return self._missing_of_voter()
+
+    def _why_not_registered(self) -> str:
+        problem = self._registration_problem()
+        return f", because it is not registered: {problem}" if problem else ""
 
     def _missing_of_voter(self) -> str | None:
         """Return what is missing before the controller, if the node is one, counts in the quorum."""
@@ -316,13 +325,27 @@ def _local_address(listener: Listener) -> str:
 
 
 def _last_warning(log_file: Path, begin: int) -> str | None:
-    """Return the node's last warning or error since the start, with its facts, in one line; None if there is none."""
+    """Return the node's last warning or error since the start, with its facts, in one line; None if there is none.
+
+    That a broker waits for a controller comes last: any other one may be the reason why it has to.
+    """
+    found = [each for each in _events(log_file, begin) if each.get("level") in ("warning", "error")]
+    if not found:
+        return None
+    last = next((each for each in reversed(found) if each.get("event") != _WAITING), found[-1])
+    shown = ("timestamp", "level", "event", "remedy")
+    facts = ", ".join(f"{name}={value}" for name, value in last.items() if name not in shown)
+    remedy = f": {last['remedy']}" if "remedy" in last else ""
+    return f"{last.get('event')} ({facts}){remedy}"
+
+
+def _registration_problem(log_file: Path, begin: int) -> str | None:
+    """Return what the node last said of its registration since the start, if that was why it waits."""
     for event in reversed(list(_events(log_file, begin))):
-        if event.get("level") in ("warning", "error"):
-            shown = ("timestamp", "level", "event", "remedy")
-            facts = ", ".join(f"{name}={value}" for name, value in event.items() if name not in shown)
-            remedy = f": {event['remedy']}" if "remedy" in event else ""
-            return f"{event.get('event')} ({facts}){remedy}"
+        if event.get("event") == "broker registered":
+            return None
+        if event.get("event") == _WAITING:
+            return str(event.get("reason"))
     return None
 
 

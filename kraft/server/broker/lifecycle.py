@@ -25,6 +25,10 @@ log = structlog.get_logger()
 
 REGISTRATION_ATTEMPT_S: Final = 5.0
 REGISTRATION_PAUSE_S: Final = 0.1
+WAITING: Final = "registration waiting for controller"
+WAITING_AGAIN_AFTER_S: Final = 60.0
+"""The same reason for waiting is logged once in this time."""
+
 CONTROLLED_SHUTDOWN_MAX_S: Final = 10.0
 CONTROLLED_SHUTDOWN_INTERVAL_S: Final = 0.05
 CONTROLLED_SHUTDOWN_SILENCE_MAX_S: Final = 2.0
@@ -105,12 +109,16 @@ class BrokerLifecycle:
         """
         loop = asyncio.get_running_loop()
         refused_since: float | None = None
+        logged_s = 0.0
         while True:
             try:
                 result = await self._controllers.call(REGISTER_BROKER, self._identity, REGISTRATION_ATTEMPT_S)
             except NoController as error:
+                # An attempt takes seconds: who waits for so long should hear of it, but not with every attempt.
+                if str(error) != self.registration_problem or loop.time() - logged_s > WAITING_AGAIN_AFTER_S:
+                    logged_s = loop.time()
+                    log.warning(WAITING, reason=str(error))
                 self.registration_problem = str(error)
-                log.info("registration waiting for controller", reason=self.registration_problem)
                 continue
             if result.error_code is ErrorCode.NONE:
                 self.registration_problem, self._answered_s = "", loop_time_s()

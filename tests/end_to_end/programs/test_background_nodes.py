@@ -18,7 +18,7 @@ from kraft.local.cluster_files import HOST
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.identity.storage import random_cluster_id
 from kraft.testing import Cluster
-from tests.support.command_line import run
+from tests.support.command_line import run, running
 from tests.support.error_lines import the_one_line
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until
@@ -112,6 +112,25 @@ def test_a_node_beside_a_quorum_of_one_says_that_it_must_be_grown_first(machine:
     assert "controller.quorum.voters differ: node 1 has [1], node 2 has [1, 2, 3]" in said
     assert "grow that one first" in said
     assert "only 2 are running" not in said
+
+
+def test_a_broker_that_the_controllers_refuse_says_so_while_it_is_waited_for(machine: Machine) -> None:
+    one, two, _ = machine.configs
+    one.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", one.read_text()))
+    assert machine.start(one)[0] == "Node 1 is in service."
+    secret = machine.directory / "secret"
+    secret.write_text("another secret than that of this machine\n")
+    secret.chmod(0o600)
+    alone = re.sub(r"voters=([^,]+),\S+", r"voters=\1", two.read_text())
+    alone = re.sub(r",controller$", "", re.sub(r",CONTROLLER\S+", "", alone), flags=re.MULTILINE)
+    two.write_text(f"{alone}cluster.secret.file={secret}\n")
+    assert run("storage", "format", "-c", two).returncode == 0
+    said = f"Waiting for node 2: it does not listen on GRPC://{HOST}:{machine.grpc[1]} yet"
+    with running("kraft", "server", "start", "-c", two, "--daemon") as starting:
+        assert starting.stderr.readline().decode().startswith(said)
+        why = starting.stderr.readline().decode()
+    assert why.startswith(f"{said}, because it is not registered: ")
+    assert "its cluster secret differs" in why
 
 
 def start_and_lose(machine: Machine, *, killed: tuple[int, ...], lost: tuple[int, ...]) -> None:

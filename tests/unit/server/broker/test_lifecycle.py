@@ -19,6 +19,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,
     CONTROLLED_SHUTDOWN_SILENCE_MAX_S,
+    WAITING,
     BrokerLifecycle,
     BrokerRefused,
 )
@@ -107,6 +108,23 @@ async def test_a_broker_waits_for_a_controller_for_as_long_as_it_takes() -> None
     assert not registering.done()
     controllers.takes_s = 0
     await registering
+
+
+async def test_why_a_broker_waits_is_a_warning_when_it_changes_and_once_a_minute() -> None:
+    controllers = FakeControllers(register_broker=NOBODY)
+    broker = lifecycle(controllers)
+    controllers.takes_s = 1.0
+    with capture_logs() as logs:
+        registering = asyncio.create_task(broker.register())
+        await asyncio.sleep(125)
+        assert broker.registration_problem == "no controller is active"
+        controllers.answers["register_broker"] = NoController("they refuse this broker")
+        await asyncio.sleep(10)
+        controllers.answers["register_broker"] = REGISTERED
+        await registering
+    waiting = [(each["log_level"], each["reason"]) for each in logs if each["event"] == WAITING]
+    assert waiting == [("warning", "no controller is active")] * 3 + [("warning", "they refuse this broker")]
+    assert broker.registration_problem == ""
 
 
 async def test_registration_waits_until_the_session_of_an_earlier_process_ends() -> None:
