@@ -232,7 +232,6 @@ GROUP_REQUESTS: Final = {
     "OffsetCommit": _offset_commit,
     "OffsetDelete": _offset_delete,
     "TxnOffsetCommit": _txn_offset_commit,
-    # What is listed comes first: an id is used for the first time further down.
     "DescribeTransactions": _describe_transactions,
     "ListTransactions": _list_transactions,
     "InitProducerId": _init_producer_id,

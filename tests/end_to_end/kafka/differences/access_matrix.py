@@ -32,11 +32,11 @@ from tests.end_to_end.kafka.differences.produce_scenarios import produce
 from tests.end_to_end.kafka.differences.transaction_scenarios import add_partitions, ready
 from tests.unit.server.access.needs import GROUP, TOPIC, TRANSACTION
 
-_FIRST: Final = "ConsumerGroupDescribe"
-"""It is sent before the members of its groups could time out."""
+_FIRST: Final = ("ConsumerGroupDescribe", "DescribeTransactions", "ListTransactions")
+"""They are sent before members and transactions that they tell of could time out."""
 
 REQUESTS: Final = {
-    _FIRST: GROUP_REQUESTS[_FIRST],
+    **{api: GROUP_REQUESTS[api] for api in _FIRST},
     **TOPIC_REQUESTS,
     **GROUP_REQUESTS,
     **CLUSTER_REQUESTS,
@@ -49,6 +49,9 @@ _OTHERS: Final = "all others"
 """In a record: the clients that get what the super user gets."""
 
 _NUMBERS: Final = "numbers of topics"
+_TRANSACTION_MS: Final = 900_000
+"""As long as a broker allows: the end of a transaction would change what Fetch tells."""
+
 _SALT: Final = b"salt of the tests"
 
 
@@ -101,7 +104,7 @@ def prepare(root: Peer) -> Ids:
             _check_committed(root.call(commit(9, group, name, kept, offset=1, metadata=""), 9))
     _join(root, clients.MEMBERS, TOPIC)
     _join(root, clients.OTHER_MEMBERS, clients.OTHER)
-    producer = ready(root, TRANSACTION)
+    producer = ready(root, TRANSACTION, timeout_ms=_TRANSACTION_MS)
     begun = root.call(add_partitions(TRANSACTION, producer, **{TOPIC: (0,), clients.OTHER: (0,)}), 3)
     for each in begun.results_by_topic_v3_and_below:
         assert {one.partition_error_code for one in each.results_by_partition} == {0}, begun

@@ -58,11 +58,11 @@ def _init(
     )
 
 
-def ready(peer: Peer, transactional_id: str, version: int = 3) -> Producer:
+def ready(peer: Peer, transactional_id: str, version: int = 3, timeout_ms: int = _TIMEOUT_MS) -> Producer:
     """Return the identity of a new producer, once there is a coordinator and no transaction."""
     found = FindCoordinatorRequest(key_type=1, coordinator_keys=(transactional_id,))
     peer.until(found, 4, lambda reply: reply.coordinators[0].error_code not in _NOT_READY)
-    given = peer.until(_init(transactional_id), version, lambda reply: reply.error_code not in _NOT_READY)
+    given = peer.until(_init(transactional_id, timeout_ms), version, lambda reply: reply.error_code not in _NOT_READY)
     return Producer(given.producer_id, given.producer_epoch)
 
 
