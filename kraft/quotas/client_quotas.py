@@ -17,8 +17,8 @@ from kraft.metadata.quota_decisions import (
 )
 from kraft.metadata.settings import QuotaSubject
 from kraft.quotas.precedence import Client, QuotasInEffect
-from kraft.quotas.rate import WINDOW_MS, Rate
-from kraft.quotas.token_bucket import BYTES_BURST_S, MUTATION_BURST_S, TokenBucket
+from kraft.quotas.rate import KAFKAS_WINDOWS, Rate, Windows
+from kraft.quotas.token_bucket import TokenBucket
 
 Key = TypeVar("Key")
 Meter = TypeVar("Meter")
@@ -30,17 +30,20 @@ METERS_MAX: Final = 10_000
 """Clients that are measured for one quota. Beyond it the one that was idle longest is forgotten: clients choose their
 ids, and each id may have a quota of its own by default."""
 
-REQUEST_THROTTLE_MS_MAX: Final = WINDOW_MS
-"""A client that uses too much processor time waits for no more than this at a time, as in Kafka: the time that one
-request takes is not known before."""
+TOLD_MS: Final = 1_000
+"""What a client is told to wait at a time, where its broker can hold it back for the rest: a client keeps to what it
+was told, and notices within this time that its quota was removed."""
 
 _PERCENT_PER_NS: Final = 100 / 1_000_000_000
 
-_BURST_S: Final = {
-    PRODUCER_BYTE_RATE: BYTES_BURST_S,
-    CONSUMER_BYTE_RATE: BYTES_BURST_S,
-    CONTROLLER_MUTATION_RATE: MUTATION_BURST_S,
-}
+
+def told_to_producer(wait_ms: int, timeout_ms: int) -> int:
+    """Return how much of its wait a producer is told. For the rest its connection is not read.
+
+    Its next request waits there unread, which is no more than a third of `timeout_ms`: so long the producer says that
+    it waits for an answer.
+    """
+    return min(wait_ms, max(TOLD_MS, wait_ms - max(0, timeout_ms) // 3))
 
 
 class Meters(Generic[Key, Meter]):
@@ -78,9 +81,17 @@ class Meters(Generic[Key, Meter]):
 class ClientQuotas:
     """The quotas of one broker: each broker measures what it does itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, windows: Windows = KAFKAS_WINDOWS, mutation_windows: Windows = KAFKAS_WINDOWS) -> None:
+        """`mutation_windows`: those of changes of topics."""
+        self._windows = windows
+        # For bytes what Kafka's rate lets pass at once, for changes of topics what its bucket holds.
+        self._burst_s: dict[str, float] = {
+            PRODUCER_BYTE_RATE: windows.burst_s,
+            CONSUMER_BYTE_RATE: windows.burst_s,
+            CONTROLLER_MUTATION_RATE: mutation_windows.measured_s,
+        }
         self._in_effect = QuotasInEffect({})
-        self._buckets: dict[str, Meters[Client, TokenBucket]] = {key: Meters() for key in _BURST_S}
+        self._buckets: dict[str, Meters[Client, TokenBucket]] = {key: Meters() for key in self._burst_s}
         self._work: Meters[Client, Rate] = Meters()
         self._addresses: Meters[str, Rate] = Meters()
         self.has_any = False
@@ -138,10 +149,11 @@ class ClientQuotas:
             return 0
         rate = self._work.get(quota.counted, now_ms)
         if rate is None:
-            rate = Rate()
+            rate = Rate(self._windows)
             self._work.put(quota.counted, rate, now_ms)
         rate.count(cpu_ns * _PERCENT_PER_NS, now_ms)
-        return min(rate.throttle_ms(quota.limit, now_ms), REQUEST_THROTTLE_MS_MAX)
+        # The time that one request takes is not known before: no wait is longer than a window, as in Kafka.
+        return min(rate.throttle_ms(quota.limit, now_ms), self._windows.size_ms)
 
     # --- changes of topics ------------------------------------------------------------------------------------------
 
@@ -160,7 +172,7 @@ class ClientQuotas:
         buckets = self._buckets[key]
         bucket = buckets.get(quota.counted, now_ms)
         if bucket is None:
-            bucket = TokenBucket(quota.limit, _BURST_S[key], now_ms)
+            bucket = TokenBucket(quota.limit, self._burst_s[key], now_ms)
             buckets.put(quota.counted, bucket, now_ms)
         bucket.take(count, quota.limit, now_ms)
         return bucket.throttle_ms(quota.limit, now_ms)
@@ -174,11 +186,11 @@ class ClientQuotas:
             return 0
         rate = self._addresses.get(address, now_ms)
         if rate is None:
-            rate = Rate()
+            rate = Rate(self._windows)
             self._addresses.put(address, rate, now_ms)
         rate.count(1, now_ms)
         limit, _ = quota
         wait_ms = rate.throttle_ms(limit, now_ms)
         if wait_ms:
             rate.count(-1, now_ms)
-        return min(wait_ms, WINDOW_MS)
+        return min(wait_ms, self._windows.size_ms)

@@ -1,6 +1,6 @@
 """Tokens that a quota refills, in Kafka's way for changes of topics (KIP-599), and here for bytes as well.
 
-For bytes Kafka measures a rate over the last eleven seconds, which gives a client that has rested the same burst and
+For bytes Kafka measures a rate over eleven windows of a second, which gives a client that has rested the same burst and
 the same wait: what it is over, divided by its quota. But a burst is forgotten once its window is eleven seconds old,
 and then the client, which never rested, may have the next one: in 30 seconds a client of Kafka that sends all it may
 gets 73 to 125 % of its quota. A bucket is not full again before the client has rested.
@@ -8,15 +8,7 @@ gets 73 to 125 % of its quota. A bucket is not full again before the client has 
 
 from __future__ import annotations
 
-from typing import Final
-
-from kraft.quotas.rate import THROTTLE_MS_MAX, WINDOWS
-
-MUTATION_BURST_S: Final = WINDOWS
-"""A bucket for changes of topics holds the quota of so many seconds: Kafka's `controller.quota.window.num`."""
-
-BYTES_BURST_S: Final = WINDOWS - 1
-"""The same for bytes: so much passes at once by Kafka's rate, for which the present window counts nothing yet."""
+from kraft.quotas.rate import THROTTLE_MS_MAX
 
 
 class TokenBucket:
@@ -24,7 +16,7 @@ class TokenBucket:
 
     __slots__ = ("_at_ms", "_burst_s", "_tokens")
 
-    def __init__(self, limit: float, burst_s: int, now_ms: int) -> None:
+    def __init__(self, limit: float, burst_s: float, now_ms: int) -> None:
         self._tokens = limit * burst_s
         self._burst_s = burst_s
         self._at_ms = now_ms

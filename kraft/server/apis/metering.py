@@ -1,8 +1,9 @@
 """Puts the measuring of quotas around the handlers of gRPC calls.
 
-A stream's answer goes out at once and says how long its client has to wait; meanwhile no more of the stream is read.
-A single call has nothing that could not be read: its answer is held back instead. A fetch waits for its turn before it
-reads, whichever it is. Nodes of the cluster are not measured.
+A stream's answer goes out at once and says how long its client has to wait; meanwhile no more of the stream is read. A
+client keeps to what it was told, even if its quota is removed meanwhile: so it is told a part of a long wait, and the
+stream is not read for the rest. A fetch that comes too early waits here, and is answered without records after a
+second. A single call has nothing that could not be read: its answer is held back instead. Nodes are not measured.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord, ProduceRecordsRequest
 from kraft.model.produce import ProduceRequest, ProduceResponse
+from kraft.quotas.client_quotas import TOLD_MS, told_to_producer
 from kraft.quotas.precedence import Client
 from kraft.rpc.call import AnyCall, Call, Handler
 from kraft.rpc.calls import FETCH, PRODUCE
@@ -68,13 +70,16 @@ class MeteredCalls:
         if not wait_ms:
             return answer
         self._pause(caller, wait_ms)
-        return _told(answer, wait_ms)
+        return _told(answer, told_to_producer(wait_ms, request.timeout_ms))
 
     async def fetch(self, handler: Handler[FetchRequest, FetchResponse], request: FetchRequest) -> FetchResponse:
         caller = CALLER.get()
         if (client := _client(caller)) is None:
             return await handler(request)
-        await self._until_may_fetch(client)
+        if wait_ms := self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
+            await self._throttling.wait(min(wait_ms, TOLD_MS))
+            if self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
+                return FetchResponse(request_id=request.request_id, partitions=[])
         bytes_max = self._quotas.fetch_bytes_max(client)
         if bytes_max is not None:
             bytes_max = min(request.max_bytes, bytes_max)
@@ -87,6 +92,7 @@ class MeteredCalls:
         )
         if not wait_ms:
             return response
+        wait_ms = min(wait_ms, TOLD_MS)
         self._pause(caller, wait_ms)
         return replace(response, throttle_time_ms=wait_ms)
 

@@ -72,7 +72,7 @@ class BrokerApis:
         self._askers = askers_of(config.access, metadata.image)
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
-        self.throttling = Throttling(world.clock.monotonic_ms)
+        self.throttling = Throttling(world.clock.monotonic_ms, config.quota_windows.client_quotas())
         self._when_users_change: list[Callback] = []
         self._audit_appends = AppendAuditHandler(self._produce_handler(_any_topic), world.clock.wall_ms)
         self.audit = BrokerAudit(config, world, metadata, self._audit_appends)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from kraft.model.config_keys import key, whole_number
 from kraft.model.config_types import INT32_MAX, INT64_MAX
+from kraft.quotas.client_quotas import ClientQuotas
+from kraft.quotas.rate import Windows
 from kraft.server.config import security_readers
 
 
@@ -26,6 +28,43 @@ class DefaultQuotas:
         "Old: consumer_byte_rate, likewise.",
         default=None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWindows:
+    """Over which time quotas of clients are measured."""
+
+    count: int = key(
+        "quota.window.num",
+        whole_number(1),
+        "Windows of time over which quotas of clients are measured, the present one included. A client that has rested"
+        " may use the quota of all but one at once.",
+        default=11,
+    )
+    size_s: int = key(
+        "quota.window.size.seconds",
+        whole_number(1),
+        "Length of each of them; also the longest wait for processor time and for connections at a time.",
+        default=1,
+    )
+    mutation_count: int = key(
+        "controller.quota.window.num",
+        whole_number(1),
+        "The same for changes of topics, of which a client that has rested may use the quota of all windows at once.",
+        default=11,
+    )
+    mutation_size_s: int = key(
+        "controller.quota.window.size.seconds",
+        whole_number(1),
+        "Length of the windows for changes of topics.",
+        default=1,
+    )
+
+    def client_quotas(self) -> ClientQuotas:
+        """Return what measures over these windows."""
+        return ClientQuotas(
+            Windows(self.count, self.size_s * 1_000), Windows(self.mutation_count, self.mutation_size_s * 1_000)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from kraft.server.config.components import (
     ReplicationConfig,
     TopicDefaults,
 )
-from kraft.server.config.connection_settings import ConnectionSettings, DefaultQuotas
+from kraft.server.config.connection_settings import ConnectionSettings, DefaultQuotas, QuotaWindows
 from kraft.server.config.group_settings import OffsetsTopicSettings
 from kraft.server.config.listener_security import OPEN, ListenerSecurity
 from kraft.server.config.metrics_settings import MetricsSettings
@@ -119,6 +119,7 @@ class NodeConfig:
     network: NetworkLimits
     connections: ConnectionSettings
     default_quotas: DefaultQuotas
+    quota_windows: QuotaWindows
     offsets_topic: OffsetsTopicSettings
     groups: GroupShardSettings
     group_bounds: GroupBounds

@@ -59,9 +59,7 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
     "transactions": """
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.two.phase.commit.enable""",
     "quotas": """
-        quota.window.num quota.window.size.seconds
-        controller.quota.window.num controller.quota.window.size.seconds replication.quota.window.num
-        replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
+        replication.quota.window.num replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class""",
     "threads, sockets and connections": """
         num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes

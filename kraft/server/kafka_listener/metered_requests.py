@@ -3,6 +3,9 @@
 Kafka's way (KIP-219): the response goes out at once and says how long, and meanwhile nothing is read. What is produced
 is counted when it arrives, what is fetched when it is sent. A fetch of a client that is over its quota is answered
 without records, and without reading any.
+
+But Kafka tells the whole of a wait, and a client keeps to what it was told, even if its quota is removed meanwhile.
+Here a client that fetches is told a second at a time, and one that produces is muted for longer than it was told.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kraft.model.callbacks import Callback
-from kraft.quotas.client_quotas import ClientQuotas
+from kraft.quotas.client_quotas import TOLD_MS, ClientQuotas, told_to_producer
 from kraft.quotas.precedence import Client
 from kraft.server.kafka_listener.requests import (
     Api,
@@ -84,8 +87,9 @@ class MeteredRequests:
         if header.api_key == _PRODUCE:
             wait_ms = self._quotas.produced(client, call.frame_bytes, now_ms)
             self._mute(wait_ms)
+            wait_ms = told_to_producer(wait_ms, request.timeout_ms)
         elif header.api_key == _FETCH:
-            wait_ms = self._quotas.fetch_wait_ms(client, now_ms)
+            wait_ms = min(self._quotas.fetch_wait_ms(client, now_ms), TOLD_MS)
             call = replace(call, fetch_quota=FetchQuota(self._quotas.fetch_bytes_max(client), wait_ms))
         begun = answered_in_turns(api, request, call) if is_long(call, header.api_key) else api(request, call)
         spent_ns = thread_time_ns() - began_ns if began_ns else 0
@@ -109,7 +113,7 @@ class MeteredRequests:
         began_ns = thread_time_ns() if quotas.measures_time else 0
         encoded = encode_any(response, header)
         if header.api_key == _FETCH and not wait_ms:
-            wait_ms = quotas.fetched(client, sum(map(len, encoded)), now_ms)
+            wait_ms = min(quotas.fetched(client, sum(map(len, encoded)), now_ms), TOLD_MS)
         if began_ns:
             spent_ns += thread_time_ns() - began_ns
             wait_ms = max(wait_ms, quotas.worked(client, spent_ns, now_ms))

@@ -36,8 +36,9 @@ class Pause:
 
 
 class Throttling:
-    def __init__(self, monotonic_ms: NowMs) -> None:
-        self.quotas = ClientQuotas()
+    def __init__(self, monotonic_ms: NowMs, quotas: ClientQuotas | None = None) -> None:
+        """`quotas`: None for Kafka's default windows."""
+        self.quotas = quotas or ClientQuotas()
         self.now_ms = monotonic_ms
         self._pauses: dict[Pause, None] = {}
         """In the order in which they began."""

@@ -20,9 +20,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import kraft.client
-from kraft.client import Admin, TopicPartition
+from kraft.client import Admin, KraftError, TopicPartition
+from kraft.model.list_offsets import LATEST_TIMESTAMP
 from kraft.testing import Cluster
 from tests.end_to_end.kafka.known_topics import until_known
+from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
+from tests.support.waiting import until
 
 admin_values: Any = confluent_kafka.admin
 
@@ -31,6 +34,8 @@ BURST = 10 * int(RATE)
 RECORD = b"r" * 1_000
 BEYOND_S = 2.5
 """What clients send takes so long beyond their burst."""
+
+JAVA_PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 
 RECORDS = (BURST + int(RATE * BEYOND_S)) // len(RECORD)
 
@@ -144,23 +149,36 @@ def test_each_client_has_the_default_quota_for_itself(cluster: Cluster, topic: s
         assert all(each < 20 for each in took_s.values()), took_s
 
 
-@pytest.mark.parametrize("produce", PRODUCE)
+def produce_with_java(cluster: Cluster, topic: str) -> None:
+    # One request is eight seconds of the quota of the test below.
+    settings = (f"bootstrap.servers={cluster.kafka_bootstrap_servers}", "client.id=java", "batch.size=400000")
+    size = ("--num-records", str(RECORDS), "--record-size", str(len(RECORD)), "--throughput", "-1")
+    run_kafka_tool(kafka_jars(), JAVA_PRODUCER, "--topic", topic, *size, "--producer-props", *settings)
+
+
+@pytest.mark.parametrize("produce", [*PRODUCE, produce_with_java])
 def test_a_client_goes_on_when_its_quota_is_removed(
     cluster: Cluster, topic: str, admin: Admin, produce: Callable[[Cluster, str], None]
 ) -> None:
+    def end() -> int:
+        (found,) = admin.list_offsets({TopicPartition(topic, 0): LATEST_TIMESTAMP}).values()
+        assert not isinstance(found, KraftError)
+        return found.offset
+
     # What is sent would take more than half a minute.
     admin.alter_client_quotas({"client-id": None}, {"producer_byte_rate": RATE / 4})
-    ended = Event()
+    ended, beyond_burst = Event(), end() + BURST // 4 // len(RECORD)
 
     def program() -> None:
         produce(cluster, topic)
         ended.set()
 
     Thread(target=program, daemon=True).start()
-    assert not ended.wait(1)
+    until(lambda: end() >= beyond_burst, f"{produce.__name__} used its burst")
+    assert not ended.wait(0.5)
     admin.alter_client_quotas({"client-id": None}, {"producer_byte_rate": None})
     # Two seconds, and what the client itself needs on a busy machine.
-    assert ended.wait(12)
+    assert ended.wait(5)
 
 
 def test_changes_of_topics_wait_until_the_quota_allows_them(cluster: Cluster, admin: Admin) -> None:

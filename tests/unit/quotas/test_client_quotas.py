@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from kraft.quotas import client_quotas
-from kraft.quotas.client_quotas import ClientQuotas
+from kraft.quotas.client_quotas import ClientQuotas, told_to_producer
 from kraft.quotas.precedence import Client
+from kraft.quotas.rate import Windows
 from tests.support.quotas import Names, subject
 
 ALICE = Client("alice", "loader")
@@ -65,6 +66,27 @@ def test_the_wait_for_processor_time_is_a_second_at_most() -> None:
     assert found.worked(ALICE, 5_000_000_000, 0) == 1_000
 
 
+def test_windows_say_how_much_passes_at_once_and_how_long_a_wait_is() -> None:
+    found = ClientQuotas(Windows(4, 2_000), Windows(2, 3_000))
+    found.reconfigure(
+        {
+            subject({"user": "alice"}): {
+                "producer_byte_rate": 100.0,
+                "controller_mutation_rate": 1.0,
+                "request_percentage": 10.0,
+            },
+            subject({"ip": None}): {"connection_creation_rate": 1.0},
+        }
+    )
+    assert found.produced(ALICE, 600, 0) == 0
+    assert found.produced(ALICE, 100, 0) == 1_000
+    assert found.mutated(ALICE, 6, 0) == 0
+    assert found.mutated(ALICE, 1, 0) == 1_000
+    assert found.worked(ALICE, 5_000_000_000, 0) == 2_000
+    assert [found.connected("10.0.0.7", 0) for _ in range(6)] == [0] * 6
+    assert found.connected("10.0.0.7", 0) == 1_000
+
+
 def test_changes_of_topics_overdraw_a_bucket_once() -> None:
     found = quotas({"user": "alice"}, controller_mutation_rate=1.0)
     assert found.mutation_wait_ms(ALICE, 0) == 0
@@ -96,3 +118,21 @@ def test_idle_clients_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(meters) == 100
     # The last one is still measured.
     assert found.produced(Client("alice", "299"), 0, 3_600_000) > 0
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "timeout_ms", "told_ms"),
+    [
+        (0, 30_000, 0),
+        (700, 30_000, 700),
+        (5_000, 30_000, 1_000),
+        (60_000, 30_000, 50_000),
+        (5_000, 3_000, 4_000),
+        (5_000, 0, 5_000),
+        (5_000, -1, 5_000),
+    ],
+)
+def test_a_producer_is_told_so_much_that_its_next_request_is_answered_in_time(
+    wait_ms: int, timeout_ms: int, told_ms: int
+) -> None:
+    assert told_to_producer(wait_ms, timeout_ms) == told_ms
