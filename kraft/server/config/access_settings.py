@@ -13,6 +13,7 @@ from kraft.model.config_types import INT64_MAX
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
 from kraft.server.config.readers import MIB
+from kraft.server.config.values import ConfigWarning
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OF_ZOOKEEPER: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
@@ -133,6 +134,17 @@ class AccessSettings:
         "Every client may do everything with a resource that no ACL concerns.",
         default=False,
     )
+
+    def warnings(self) -> list[ConfigWarning]:
+        if not self.authorizer_class or self.super_users:
+            return []
+        return [
+            ConfigWarning(
+                "super.users",
+                "is not set: only ACLs make administrators, and without an administrator nobody can create ACLs:"
+                " name one that nobody can lock out, such as super.users=User:admin",
+            )
+        ]
 
     def authorizer(self) -> CurrentAuthorizer | None:
         """Return what decides; None if nobody is asked."""

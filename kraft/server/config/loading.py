@@ -58,7 +58,7 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     config, conflicts = _checked(config)
     of_messages = FileSettings(file, settings)
     _raise_for(file, [*problems, *(of_messages.problem(each) for each in conflicts)])
-    warnings += exposure_warnings(config)
+    warnings += [*exposure_warnings(config), *config.access.warnings()]
     return replace(config, warnings=tuple(warnings))
 
 

@@ -9,6 +9,7 @@ from kraft.metadata.authorizer import Reason, Requester
 from kraft.model.access import Operation, ResourceType
 from kraft.model.config_keys import keys_of
 from kraft.server.config.access_settings import STANDARD_AUTHORIZER, AccessSettings
+from tests.unit.server.config.files import COMBINED, Load, warned_of
 
 KEYS: Final = {each.name: each for each in keys_of(AccessSettings).values()}
 OF_ZOOKEEPER: Final = "kafka.security.authorizer.AclAuthorizer"
@@ -26,6 +27,16 @@ def test_the_standard_authorizer_decides_with_super_users() -> None:
     for principal in ("User:admin", "User:CN=ops,O=x", "User:a"):
         decision = current.of(NO_ACLS).decide(Requester(principal, ""), Operation.READ, ResourceType.TOPIC, "t")
         assert decision.reason is (Reason.NOTHING_ALLOWS if principal == "User:a" else Reason.SUPER_USER)
+
+
+def test_an_authorizer_without_super_users_is_warned_of(load_text: Load) -> None:
+    (warning,) = AccessSettings(authorizer_class=STANDARD_AUTHORIZER).warnings()
+    assert warning.key == "super.users"
+    assert "nobody can create ACLs" in warning.message
+    assert AccessSettings().warnings() == []
+    text = f"{COMBINED}authorizer.class.name={STANDARD_AUTHORIZER}\n"
+    assert warned_of(load_text(text)) == [warning]
+    assert warned_of(load_text(f"{text}super.users=User:admin\n")) == []
 
 
 @pytest.mark.parametrize(
