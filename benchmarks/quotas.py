@@ -1,9 +1,11 @@
 """`python -m benchmarks.quotas`: clients with a quota beside one without, on both listeners.
 
 All clients run at the same time, each with the default quota for itself. After the burst that a quota allows, what
-each of them gets in 30 seconds is compared with the quota. The neighbour has none: its latency is measured before the
-others begin, and beside them. At the end the limits of one client after the other are lifted for a moment, and the wait
-until more passes is measured.
+each of them gets in 30 seconds is compared with the quota. Then the limits of one client after the other are lifted for
+a moment, and the wait until more passes is measured.
+
+The neighbour has no quota. Its latency is measured before the others begin, beside them, and beside the same clients
+without quotas, each of which limits itself to the same rate: what differs between the last two is what quotas cost.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import confluent_kafka
 import kafka
@@ -33,6 +35,7 @@ BURST_S: Final = 12.0
 """The burst is over by then, and so is the first window of Kafka's measure."""
 
 MEASURED_S: Final = 30.0
+PACE_S: Final = 0.02
 KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
 UNLIMITED: Final = 1e12
 READ_TOPIC: Final = "read"
@@ -47,6 +50,24 @@ class Used:
     """How much a client has got, which its thread or process adds to."""
 
     size_bytes: int = 0
+    began_s: float | None = None
+    """When it began to limit itself. None: it does not."""
+
+    paced_bytes: int = 0
+
+    def read(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self.pace(size_bytes)
+
+    def pace(self, size_bytes: int) -> None:
+        """Wait as long as the client is ahead of its rate, if it limits itself."""
+        if self.began_s is None:
+            return
+        self.paced_bytes += size_bytes
+        ahead_s = self.began_s + self.paced_bytes / RATE - time.monotonic()
+        # Not for each record: a sleep is hardly shorter than this.
+        if ahead_s > PACE_S:
+            time.sleep(ahead_s)
 
 
 Program = Callable[[Cluster, Used, Event], None]
@@ -69,6 +90,7 @@ def _librdkafka_produces(cluster: Cluster, used: Used, over: Event) -> None:
         try:
             producer.produce("librdkafka", RECORD, on_delivery=delivered)
             producer.poll(0)
+            used.pace(len(RECORD))
         except BufferError:
             producer.poll(0.05)
 
@@ -81,6 +103,7 @@ def _kafka_python_produces(cluster: Cluster, used: Used, over: Event) -> None:
             for future in futures:
                 future.get(60)
                 used.size_bytes += len(RECORD)
+            used.pace(200 * len(RECORD))
 
 
 def _kraft_produces(cluster: Cluster, used: Used, over: Event) -> None:
@@ -91,11 +114,13 @@ def _kraft_produces(cluster: Cluster, used: Used, over: Event) -> None:
 
         while not over.is_set():
             producer.send("kraft", RECORD).add_done_callback(delivered)
+            used.pace(len(RECORD))
 
 
 def _java_produces(cluster: Cluster, used: Used, over: Event) -> None:
     settings = (f"bootstrap.servers={cluster.kafka_bootstrap_servers}", "client.id=java-p", "buffer.memory=4194304")
-    size = ("--num-records", "100000000", "--record-size", str(len(RECORD)), "--throughput", "-1")
+    records_per_s = -1 if used.began_s is None else RATE // len(RECORD)
+    size = ("--num-records", "100000000", "--record-size", str(len(RECORD)), "--throughput", str(records_per_s))
     arguments = ("--topic", "java", *size, "--producer-props", *settings)
     command = java_command(fetched_kafka_jars(), _PRODUCER_PERFORMANCE, *arguments)
     with Admin(cluster.bootstrap_servers, client_id=NEIGHBOUR) as admin:
@@ -120,7 +145,7 @@ def _librdkafka_consumes(cluster: Cluster, used: Used, over: Event) -> None:
     with closing(consumer):
         consumer.assign([confluent_kafka.TopicPartition(READ_TOPIC, 0, 0)])
         while not over.is_set():
-            used.size_bytes += sum(len(each.value() or b"") for each in consumer.consume(1_000, 0.1))
+            used.read(sum(len(each.value() or b"") for each in consumer.consume(1_000, 0.1)))
 
 
 def _kafka_python_consumes(cluster: Cluster, used: Used, over: Event) -> None:
@@ -130,7 +155,7 @@ def _kafka_python_consumes(cluster: Cluster, used: Used, over: Event) -> None:
         consumer.assign([place])
         consumer.seek(place, 0)
         while not over.is_set():
-            used.size_bytes += sum(len(each.value) for found in consumer.poll(100).values() for each in found)
+            used.read(sum(len(each.value) for found in consumer.poll(100).values() for each in found))
 
 
 def _kraft_consumes(cluster: Cluster, used: Used, over: Event) -> None:
@@ -139,7 +164,7 @@ def _kraft_consumes(cluster: Cluster, used: Used, over: Event) -> None:
     ) as consumer:
         consumer.assign([TopicPartition(READ_TOPIC, 0)])
         while not over.is_set():
-            used.size_bytes += sum(len(each.value or b"") for each in consumer.poll(timeout_ms=100))
+            used.read(sum(len(each.value or b"") for each in consumer.poll(timeout_ms=100)))
 
 
 def _java_consumes(cluster: Cluster, used: Used, over: Event) -> None:
@@ -154,7 +179,7 @@ def _java_consumes(cluster: Cluster, used: Used, over: Event) -> None:
     def count() -> None:
         # Without a buffer it returns what there is.
         while piece := output.read(1 << 16):
-            used.size_bytes += len(piece)
+            used.read(len(piece))
 
     reading = Thread(target=count, daemon=True)
     reading.start()
@@ -234,6 +259,40 @@ def _lifted_s(used: Used, client_id: str, admin: Admin) -> float | None:
     return found
 
 
+class Running:
+    """Clients that run until it ends. `are_limited_by_themselves`: each holds its rate without a quota."""
+
+    def __init__(
+        self, cluster: Cluster, programs: Mapping[str, Program], *, are_limited_by_themselves: bool = False
+    ) -> None:
+        began_s = time.monotonic() if are_limited_by_themselves else None
+        self.used = {name: Used(began_s=began_s) for name in programs}
+        self._over = Event()
+        self._threads = [
+            Thread(target=each, args=(cluster, self.used[name], self._over)) for name, each in programs.items()
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        # A JVM takes seconds to start when all of them do.
+        time.sleep(BURST_S + 8)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def beside(self, cluster: Cluster) -> tuple[list[float], dict[str, float]]:
+        """Return the neighbour's latencies, and what share of its rate each client got meanwhile."""
+        before, began_s = {name: each.size_bytes for name, each in self.used.items()}, time.monotonic()
+        latencies_ms = _latencies_ms(cluster, MEASURED_S)
+        took_s = time.monotonic() - began_s
+        shares = {name: (each.size_bytes - before[name]) / took_s / RATE for name, each in self.used.items()}
+        return latencies_ms, shares
+
+
 def measure(programs: Mapping[str, Program]) -> Report:
     with Cluster(1) as cluster, Admin(cluster.bootstrap_servers, client_id=NEIGHBOUR) as admin:
         for topic in (READ_TOPIC, NEIGHBOUR, "librdkafka", "kafka-python", "java", "kraft"):
@@ -242,26 +301,20 @@ def measure(programs: Mapping[str, Program]) -> Report:
         alone_ms = _latencies_ms(cluster, 10)
         admin.alter_client_quotas({"client-id": None}, dict.fromkeys(KEYS, float(RATE)))
         admin.alter_client_quotas({"client-id": NEIGHBOUR}, dict.fromkeys(KEYS, UNLIMITED))
-        used, over = {name: Used() for name in programs}, Event()
-        threads = [Thread(target=each, args=(cluster, used[name], over)) for name, each in programs.items()]
-        for thread in threads:
-            thread.start()
-        # A JVM takes seconds to start when all of them do.
-        time.sleep(BURST_S + 8)
-        before, began_s = {name: each.size_bytes for name, each in used.items()}, time.monotonic()
-        beside_ms = _latencies_ms(cluster, MEASURED_S)
-        took_s = time.monotonic() - began_s
-        shares = {name: (each.size_bytes - before[name]) / took_s / RATE for name, each in used.items()}
-        lifted = {name: _lifted_s(each, CLIENT_IDS[name], admin) for name, each in used.items()}
-        over.set()
-        for thread in threads:
-            thread.join(30)
-    neighbour = (
-        f"Neighbour without a quota, alone and beside the others: p99 {_p99(alone_ms):.1f} and "
-        f"{_p99(beside_ms):.1f} ms, p50 {_p50(alone_ms):.1f} and {_p50(beside_ms):.1f} ms."
-    )
+        with Running(cluster, programs) as limited:
+            limited_ms, shares = limited.beside(cluster)
+            lifted = {name: _lifted_s(each, CLIENT_IDS[name], admin) for name, each in limited.used.items()}
+        admin.alter_client_quotas({"client-id": None}, dict.fromkeys(KEYS))
+        admin.alter_client_quotas({"client-id": NEIGHBOUR}, dict.fromkeys(KEYS))
+        with Running(cluster, programs, are_limited_by_themselves=True) as control:
+            control_ms, control_shares = control.beside(cluster)
     rows: list[dict[str, Cell]] = [
-        {"client": name, "share of the quota": round(shares[name], 3), "goes on after s": lifted[name]}
+        {
+            "client": name,
+            "share of the quota": round(shares[name], 3),
+            "goes on after s": lifted[name],
+            "share of its own limit": round(control_shares[name], 3),
+        }
         for name in programs
     ]
     return Report(
@@ -269,7 +322,15 @@ def measure(programs: Mapping[str, Program]) -> Report:
         durability="acknowledged by one node, which syncs",
         rows=rows,
         notes=(
-            neighbour,
+            "Neighbour without a quota: "
+            + "; ".join(
+                f"{where} p99 {_p99(each):.1f} ms, p50 {_p50(each):.1f} ms"
+                for where, each in (
+                    ("alone", alone_ms),
+                    ("beside clients that limit themselves", control_ms),
+                    (f"beside clients with quotas ({_p99(limited_ms) / _p99(control_ms):.2f}x)", limited_ms),
+                )
+            ),
             f"Shares are of the bytes of values in {MEASURED_S:g} s; the quota counts what is around them, too.",
         ),
     )
