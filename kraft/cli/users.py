@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kraft.cli.acls.administrators import access_settings, is_last_administrator
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -19,7 +20,10 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import fail, print_columns, print_json
 from kraft.cli.private_files import say_if_others_can_read
+from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.user_decisions import NUMBERS
+from kraft.model.access import ResourceType
+from kraft.model.principal import Principal
 from kraft.sasl.scram import ScramMechanism
 
 if TYPE_CHECKING:
@@ -96,22 +100,51 @@ def set_password(
 def delete(
     user: UserArgument,
     mechanism: MechanismOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete it even if nobody else may change ACLs and users.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Delete a user, or its password for one mechanism.
 
-    ACLs and quotas of the user stay, and hold for a new user of that name.
+    ACLs and quotas of the user stay, and hold for a new user of that name. Refused, without --force, for the last
+    password of the only administrator: a super user, or a principal with ALTER on the cluster.
     """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         described = _existing(admin, user)
         has = [NUMBERS[info.mechanism] for info in described.credential_infos]
         if mechanism is not None and mechanism not in has:
             fail(f"user {user!r} has no password for {mechanism.value}: see kraft users list")
-        for each in has if mechanism is None else [mechanism]:
+        deleted = has if mechanism is None else [mechanism]
+        if deleted == has and not force:
+            _check_administrators(admin, user)
+        for each in deleted:
             admin.delete_password(user, each.value)
     what = f"User {user!r}" if mechanism is None else f"The {mechanism.value} password of user {user!r}"
     print(f"{what} is deleted")
+
+
+def _check_administrators(admin: Admin, user: str) -> None:
+    from kraft.client import ErrorCode, Refusal
+
+    try:
+        settings = access_settings(admin)
+        if not settings.is_authorized:
+            return
+        of_cluster = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        fail(
+            f"nothing is deleted: you may not see whether {user!r} is the only administrator, which takes"
+            " DESCRIBE_CONFIGS on the cluster: give --force to delete it anyway"
+        )
+    if is_last_administrator(str(Principal(user)), of_cluster, settings):
+        fail(
+            f"nothing is deleted: {user!r} is the only administrator, so nobody could change ACLs and users any more:"
+            " make another one first, with kraft acls create --cluster --operation alter, or give --force"
+        )
 
 
 def _existing(admin: Admin, user: str) -> DescribeUserScramCredentialsResult:

@@ -46,16 +46,23 @@ def authorizer_of(entries: Iterable[AclEntry], settings: AccessSettings) -> Auth
     return Authorizer(draft.acls(), settings.super_users, allow_if_no_acl=settings.allow_if_no_acl)
 
 
-def loses_last_administrator(before: Sequence[AclEntry], removed: Iterable[AclEntry], settings: AccessSettings) -> bool:
-    """Return whether somebody is allowed to change ACLs, and after the removal nobody is.
+def loses_last_administrator(before: Iterable[AclEntry], after: Iterable[AclEntry], settings: AccessSettings) -> bool:
+    """Return whether somebody is allowed to change ACLs now, and after a change of the cluster's ACLs nobody is.
 
     An administrator is a super user, or a principal with ALTER on the cluster from some host.
     """
-    if settings.super_users:
-        return False
-    gone = set(removed)
-    left = [each for each in before if each not in gone]
-    return bool(_administrators(before)) and not _administrators(left)
+    return _is_administered(list(before), settings) and not _is_administered(list(after), settings)
+
+
+def is_last_administrator(principal: str, entries: Iterable[AclEntry], settings: AccessSettings) -> bool:
+    """Return whether nobody but this principal is allowed to change ACLs, by those of the cluster."""
+    allowed = settings.super_users | {each.principal for each in _administrators(list(entries))}
+    return allowed == {principal}
+
+
+def _is_administered(of_cluster: list[AclEntry], settings: AccessSettings) -> bool:
+    is_open = settings.allow_if_no_acl and not of_cluster
+    return is_open or bool(settings.super_users) or bool(_administrators(of_cluster))
 
 
 def _administrators(entries: Sequence[AclEntry]) -> list[AclEntry]:

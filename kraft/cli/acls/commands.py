@@ -55,7 +55,7 @@ _TITLES: Final = ("Resource", "Name", "Pattern", "Principal", "Host", "Operation
 Principal = Annotated[
     str | None, typer.Option("--principal", help="Those of this principal, such as User:alice.", show_default=False)
 ]
-Force = Annotated[bool, typer.Option("--force", help="Delete them even if nobody may change ACLs afterwards.")]
+Force = Annotated[bool, typer.Option("--force", help="Do it even if nobody may change ACLs afterwards.")]
 
 
 @app.command("list")
@@ -89,10 +89,11 @@ def create(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+    force: Force = False,
 ) -> None:
     """Create ACLs. One that is there already is no error.
 
-    A denial wins over whatever allows it.
+    A denial wins over whatever allows it. Refused, without --force, if nobody could change ACLs any more.
     """
     held = holders(given)
     if not held:
@@ -101,6 +102,8 @@ def create(
     check_exist(wanted)
     created = entries(wanted, held, _pattern_of_new(pattern))
     with open_admin(bootstrap_server, timeout_ms) as admin:
+        if not force:
+            _check_administrators(admin, created=created)
         for part in _parts(created):
             admin.create_acls(part)
     _print(created, output)
@@ -134,7 +137,7 @@ def delete(
         else:
             found = _found(admin, _filters(resources, pattern, None))
         if not force:
-            _check_administrators(admin, found)
+            _check_administrators(admin, deleted=found)
         deleted = [each for part in _parts(found) for each in admin.delete_acls([_exactly(one) for one in part])]
     if not deleted:
         # As in Kafka's tool, the operation `all` is one of its own here, and not every one.
@@ -211,14 +214,17 @@ def _found(admin: Admin, filters: Sequence[AclFilter]) -> list[AclEntry]:
     return list(dict.fromkeys(each for one in filters for each in admin.describe_acls(one)))
 
 
-def _check_administrators(admin: Admin, removed: Sequence[AclEntry]) -> None:
-    if not any(each.resource_type is ResourceType.CLUSTER for each in removed):
+def _check_administrators(admin: Admin, created: Sequence[AclEntry] = (), deleted: Sequence[AclEntry] = ()) -> None:
+    if not any(each.resource_type is ResourceType.CLUSTER for each in (*created, *deleted)):
         return
-    of_cluster = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
-    if loses_last_administrator(of_cluster, removed, access_settings(admin)):
+    before = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
+    gone = set(deleted)
+    after = [each for each in (*before, *created) if each.resource_type is ResourceType.CLUSTER and each not in gone]
+    if loses_last_administrator(before, after, access_settings(admin)):
         fail(
-            "nothing is deleted: afterwards no principal would have ALTER on the cluster, and the broker has no "
-            "super.users, so nobody could change ACLs any more: allow another principal first, or give --force"
+            f"nothing is {'created' if created else 'deleted'}: afterwards no principal would have ALTER on the "
+            "cluster, and the broker has no super.users, so nobody could change ACLs any more: allow another "
+            "principal first, or give --force"
         )
 
 

@@ -91,6 +91,19 @@ def test_the_last_administrators_rights_are_deleted_by_force_only(monkeypatch: p
     assert not admin.acls
 
 
+def test_a_denial_that_takes_the_last_administrators_rights_is_created_by_force_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = FakeAdmin(ANNA)
+    denial = ("create", "--deny-principal", "User:*", "--operation", "all", "--cluster")
+    refused = run(monkeypatch, admin, *denial)
+    assert refused.exit_code == 1
+    assert "nothing is created: afterwards no principal would have ALTER on the cluster" in refused.output
+    assert admin.acls == {ANNA}
+    assert run(monkeypatch, admin, *denial, "--force").exit_code == 0
+    assert len(admin.acls) == 2
+
+
 def test_with_super_users_the_last_acl_of_the_cluster_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = FakeAdmin(ANNA, super_users="User:root")
     assert run(monkeypatch, admin, "delete", "--cluster").exit_code == 0

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kraft.metadata.acl_filters import AclFilter
+from kraft.metadata.acls import AclEntry
 from kraft.metadata.user_decisions import NUMBERS
+from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.sasl.scram import ScramMechanism
 from kraft.wire.schema.describe_user_scram_credentials import CredentialInfo, DescribeUserScramCredentialsResult
+from tests.support.acl_entries import entry
 from tests.unit.cli.shell import Shell
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
@@ -22,6 +28,20 @@ class FakeUsers:
 
     def __init__(self) -> None:
         self.passwords: dict[str, dict[str, str]] = {"alice": {SHA_256.value: "a"}}
+        self.configs = {"authorizer.class.name": "", "super.users": ""}
+        self.acls: list[AclEntry] = []
+        self.shows_configs = True
+
+    def describe_brokers(self) -> list[Any]:
+        return [SimpleNamespace(broker_id=1)]
+
+    def describe_broker_configs(self, broker_id: int) -> list[Any]:
+        if not self.shows_configs:
+            raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not authorized")
+        return [SimpleNamespace(name=name, value=value) for name, value in self.configs.items()]
+
+    def describe_acls(self, wanted: AclFilter) -> list[AclEntry]:
+        return [each for each in self.acls if wanted.matches(each)]
 
     def describe_users(self, users: Sequence[str] = ()) -> list[DescribeUserScramCredentialsResult]:
         for user in users:
@@ -112,3 +132,24 @@ def test_a_password_file_that_cannot_be_used_is_named(kraft: Shell, tmp_path: Pa
     file = str(secret(tmp_path, b"\xffs3cret"))
     assert refused(file) == f"{file} is not UTF-8 text"
     assert refused(str(secret(tmp_path, b"\n"))) == "the password is empty"
+
+
+def test_the_only_administrator_is_deleted_by_force_only(kraft: Shell, users: FakeUsers) -> None:
+    users.configs = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:alice"}
+    users.passwords["alice"][SHA_512.value] = "a"
+    assert "'alice' is the only administrator, so nobody could change ACLs" in kraft.fail("users", "delete", "alice")
+    # She still has the other password.
+    kraft.succeed("users", "delete", "alice", "--mechanism", "SCRAM-SHA-512")
+    kraft.fail("users", "delete", "alice", "--mechanism", "SCRAM-SHA-256")
+    users.shows_configs = False
+    assert "give --force to delete it anyway" in kraft.fail("users", "delete", "alice")
+    assert users.passwords == {"alice": {SHA_256.value: "a"}}
+    kraft.succeed("users", "delete", "alice", "--force")
+    assert users.passwords == {}
+
+
+def test_an_administrator_beside_others_is_deleted(kraft: Shell, users: FakeUsers) -> None:
+    users.configs = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:alice"}
+    users.acls = [entry("kafka-cluster", Operation.ALTER, principal="User:ops", resource_type=ResourceType.CLUSTER)]
+    kraft.succeed("users", "delete", "alice")
+    assert users.passwords == {}
