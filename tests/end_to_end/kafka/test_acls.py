@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._resource import ResourcePatternType as RdPattern
 from confluent_kafka.admin._resource import ResourceType as RdResource
 
+from benchmarks.acls import measured
 from kraft.client import Admin, Refusal
 from kraft.client.model.acls import AclEntry, AclFilter, Operation, PatternType, ResourceType
 from kraft.server.config.access_settings import STANDARD_AUTHORIZER
@@ -180,3 +181,10 @@ def test_what_cannot_be_an_acl_is_refused_and_the_others_are_created(admin: Admi
     with pytest.raises(Refusal, match="POLICY_VIOLATION: more than 10000 new ACLs in one request"):
         admin.create_acls(entry(f"topic-{number}") for number in range(10_001))
     assert set(admin.describe_acls()) == {entry("fine")}
+
+
+def test_kafkas_authorizer_decides_the_same_for_generated_acls() -> None:
+    row = measured(400, kafka_jars())
+    # It has compared the decisions.
+    assert row["ACLs"] == 400
+    assert {"Kafka: load s", "Kafka: memory MiB", "Kafka: decision us"} < row.keys()
