@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,7 +21,7 @@ from kraft.cli.options import (
     open_admin,
     optional_topic_name,
 )
-from kraft.cli.printing import print_json
+from kraft.cli.printing import print_json, say
 from kraft.cli.quotas import (
     ANY,
     QUOTA_TYPES,
@@ -210,6 +211,7 @@ def alter(
             admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
     words = f"{kind.singular} {name}" if name else "all brokers"
     report(output, kind, words, validate_only=validate_only, name=name)
+    say_what_throttles_need(to_set)
 
 
 def alter_topic(
@@ -227,6 +229,7 @@ def alter_topic(
     with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
     report(output, EntityType.TOPICS, f"topic {topic}", validate_only=validate_only, name=topic)
+    say_what_throttles_need(set_configs)
 
 
 def check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -> None:
@@ -248,6 +251,16 @@ def report(output: Output, kind: str, words: str, *, validate_only: bool, name: 
         print(f"Config for {words} can be updated; nothing changed.")
     else:
         print(f"Completed updating config for {words}.")
+
+
+def say_what_throttles_need(set_configs: Iterable[str]) -> None:
+    """Print what else a throttle of replication needs: a rate and names have no effect without each other."""
+    for side in ("leader", "follower"):
+        rate, names = (f"{side}.replication.throttled.{each}" for each in ("rate", "replicas"))
+        if rate in set_configs:
+            say(f"{rate} limits only replicas that topics name in {names}.")
+        elif names in set_configs:
+            say(f"{names} has an effect only on brokers with {rate}.")
 
 
 def added(texts: list[str], option: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from kraft.model.config_types import (
     text_of,
 )
 from kraft.model.configs import ConfigType
+from kraft.model.throttled_replicas import NO_REPLICAS, ReplicaNames, ThrottledReplicas
 
 T = TypeVar("T", bound=Value)
 
@@ -69,7 +70,10 @@ class ServerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """A topic config. The first of `server_keys` that is set gives the default; `default` is the text of Kafka's."""
+    """A topic config. The first of `server_keys` that is set gives the default; `default` is the text of Kafka's.
+
+    What names replicas of one topic has no server key.
+    """
 
     key: str
     server_keys: tuple[ServerKey, ...]
@@ -86,8 +90,10 @@ class ConfigKey:
         """The name of the key's field in TopicConfig."""
         return self.key.replace(".", "_")
 
-    def default_server_key(self) -> tuple[str, str]:
+    def default_server_key(self) -> tuple[str, str] | None:
         """Return the server key that has a default in Kafka, and that default in the key's unit."""
+        if not self.server_keys:
+            return None
         # For retention.ms, for example, log.retention.hours and 168.
         server_key = next((each for each in reversed(self.server_keys) if each.unit != 1), self.server_keys[0])
         return server_key.name, self.default if server_key.unit == 1 else str(int(self.default) // server_key.unit)
@@ -103,7 +109,9 @@ class ConfigKey:
         return number if number < 0 else number * server_key.unit
 
 
-def topic_key(key: str, kind: ConfigValueKind[T], documentation: str, *, default: T, server_keys: tuple[str, ...]) -> T:
+def topic_key(
+    key: str, kind: ConfigValueKind[T], documentation: str, *, default: T, server_keys: tuple[str, ...] = ()
+) -> T:
     """Declare the field of TopicConfig for a key. The last word of a server key is its unit, if it has one."""
     units = {"hours": _HOUR_MS, "minutes": _MINUTE_MS}
     declared = ConfigKey(
@@ -313,6 +321,22 @@ class TopicConfig:
         "Milliseconds for which a tombstone is kept after its first compaction.",
         default=86_400_000,
         server_keys=("log.cleaner.delete.retention.ms",),
+    )
+
+    # --- throttled moves -------------------------------------------------------------------------------------
+    leader_replication_throttled_replicas: ThrottledReplicas = topic_key(
+        "leader.replication.throttled.replicas",
+        ReplicaNames(),
+        "Replicas that send to followers out of sync within the leader.replication.throttled.rate of their brokers: * "
+        "for all, or partition:broker,...; without that rate it has no effect.",
+        default=NO_REPLICAS,
+    )
+    follower_replication_throttled_replicas: ThrottledReplicas = topic_key(
+        "follower.replication.throttled.replicas",
+        ReplicaNames(),
+        "Replicas that fetch, while out of sync, within the follower.replication.throttled.rate of their brokers: * "
+        "for all, or partition:broker,...; without that rate it has no effect.",
+        default=NO_REPLICAS,
     )
 
     @property

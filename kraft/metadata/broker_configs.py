@@ -58,9 +58,9 @@ def check_broker_key(name: str, keys: Mapping[str, Key]) -> None:
     if name in keys:
         problem = f"{name} cannot be changed while a broker runs: set it in the broker's file and restart the broker"
     elif name in TOPIC_CONFIGS:
-        problem = (
-            f"'{name}' is a topic config: for all topics of a broker use {TOPIC_CONFIGS[name].server_keys[0].name}"
-        )
+        of_broker = TOPIC_CONFIGS[name].server_keys
+        remedy = f"for all topics of a broker use {of_broker[0].name}" if of_broker else "set it on a topic"
+        problem = f"'{name}' is a topic config: {remedy}"
     else:
         nearest = get_close_matches(name[:100], [key.name for key in keys.values() if is_dynamic(key)], n=1)
         remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all lists all"

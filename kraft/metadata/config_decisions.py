@@ -24,8 +24,8 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, GroupConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_keys import Key
-from kraft.model.config_types import ListOf, list_items
-from kraft.model.configs import ConfigOperation, ConfigResourceType
+from kraft.model.config_types import list_items
+from kraft.model.configs import ConfigOperation, ConfigResourceType, ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraft.wire.schema.alter_configs import AlterConfigsResource as ReplacedResource
@@ -335,7 +335,7 @@ def _altered_list(configs: Mapping[str, str], key: str, value: str, defaults: To
     declared = TOPIC_CONFIGS.get(key)
     if declared is None:
         raise Refusal(ErrorCode.INVALID_CONFIG, unknown_config(key))
-    if not isinstance(declared.kind, ListOf):
+    if declared.type is not ConfigType.LIST:
         verb = "appended to" if adds else "subtracted from"
         raise Refusal(ErrorCode.INVALID_CONFIG, f"nothing can be {verb} {key}, which is not a list: set it instead")
     # A topic without a value of its own starts from the value in effect, as in Kafka.

@@ -17,8 +17,6 @@ from kraft.model.errors import ErrorCode, Refusal
 
 NOT_SUPPORTED_YET: Final = frozenset(
     {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
         "message.downconversion.enable",

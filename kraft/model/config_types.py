@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from kraft.model.configs import ConfigType
+from kraft.model.throttled_replicas import ThrottledReplicas
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
-Value = bool | int | float | str | tuple[str, ...]
+Value = bool | int | float | str | tuple[str, ...] | ThrottledReplicas
 
 T_co = TypeVar("T_co", bound=Value, covariant=True)
 
@@ -162,5 +163,7 @@ def text_of(value: Value) -> str:
             return "true" if value else "false"
         case tuple():
             return ",".join(value)
+        case ThrottledReplicas():
+            return value.text
         case _:
             return str(value)

@@ -256,6 +256,30 @@ class ReplicationConfig:
         "Interval at which high watermarks are written to disk.",
         default=5_000,
     )
+    leader_throttled_rate: int = key(
+        "leader.replication.throttled.rate",
+        whole_number(0, INT64_MAX),
+        "Bytes per second that this broker sends at most to followers out of sync, of the replicas that topics name in"
+        " leader.replication.throttled.replicas; others are not limited. 0 stops them.",
+        default=UNLIMITED_BYTES_PER_SECOND,
+        dynamic=IntegerBetween(least=0, most=INT64_MAX),
+    )
+    follower_throttled_rate: int = key(
+        "follower.replication.throttled.rate",
+        whole_number(0, INT64_MAX),
+        "Bytes per second that this broker fetches at most while it is out of sync, of the replicas that topics name in"
+        " follower.replication.throttled.replicas; others are not limited. 0 stops them.",
+        default=UNLIMITED_BYTES_PER_SECOND,
+        dynamic=IntegerBetween(least=0, most=INT64_MAX),
+    )
+    directory_move_rate: int = key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        whole_number(0, INT64_MAX),
+        "Bytes per second that this broker copies at most for moves of replicas between its log directories. 0 stops"
+        " them.",
+        default=UNLIMITED_BYTES_PER_SECOND,
+        dynamic=IntegerBetween(least=0, most=INT64_MAX),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,9 @@ _FIXED_KEYS: Final = (
 def _topic_defaults() -> Iterator[Key]:
     """Yield the brokers' keys for defaults of topics; all together they fill `topics.configs`."""
     for declared, server_key in SERVER_KEYS.values():
-        name, default = declared.default_server_key()
+        with_default = declared.default_server_key()
+        assert with_default is not None, "it has a server key, this one"
+        name, default = with_default
         yield Key(
             server_key.name,
             Reader(

@@ -153,7 +153,8 @@ def warning(key: str) -> str | None:
     if key in _OLD_ADDRESS_KEYS:
         return "has no effect: set listeners and advertised.listeners"
     if topic_key := TOPIC_CONFIGS.get(key):
-        return f"has no effect: it is a topic config; for all topics use {topic_key.server_keys[0].name}"
+        remedy = f"for all topics use {topic_key.server_keys[0].name}" if topic_key.server_keys else "set it on a topic"
+        return f"has no effect: it is a topic config; {remedy}"
     if reason := _NOT_OF_NODES.get(key):
         return f"has no effect: {reason}"
     if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):

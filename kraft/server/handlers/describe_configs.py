@@ -144,7 +144,8 @@ class _Describing:
                 synonyms.append(_synonym(declared.key, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
             for server_key in declared.server_keys:
                 synonyms += self._set(server_key.name)
-            synonyms.append(_synonym(*declared.default_server_key(), ConfigSource.DEFAULT_CONFIG))
+            if (default := declared.default_server_key()) is not None:
+                synonyms.append(_synonym(*default, ConfigSource.DEFAULT_CONFIG))
             is_own = declared.key in own
             yield self._entry(
                 declared.key,
@@ -192,12 +193,12 @@ class _Describing:
         config_type: ConfigType,
         documentation: str,
     ) -> DescribeConfigsResourceResult:
-        """Return the entry with the requested details. The first of the synonyms is in effect."""
+        """Return the entry with the requested details. The first of the synonyms, if any, is in effect."""
         return DescribeConfigsResourceResult(
             name=name,
             value=value,
             read_only=read_only,
-            config_source=synonyms[0].source,
+            config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             is_sensitive=config_type is ConfigType.PASSWORD,
             synonyms=tuple(synonyms) if self._include_synonyms else (),
             config_type=config_type,

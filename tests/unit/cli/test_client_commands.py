@@ -297,6 +297,24 @@ def test_configs_of_brokers_are_altered_for_one_or_for_all(kraft: Shell, cluster
     ]
 
 
+def test_setting_a_throttle_says_what_else_it_needs(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    names = ("configs", "alter", "orders", "--add-config", "leader.replication.throttled.replicas=[0:1,0:2]")
+    kraft.succeed(*names)
+    assert kraft.err == (
+        "leader.replication.throttled.replicas has an effect only on brokers with leader.replication.throttled.rate.\n"
+    )
+    rate = ("configs", "alter", "--broker", "2", "--add-config", "follower.replication.throttled.rate=5")
+    kraft.succeed(*rate)
+    assert kraft.err == (
+        "follower.replication.throttled.rate limits only replicas that topics name in "
+        "follower.replication.throttled.replicas.\n"
+    )
+    others = ("configs", "alter", "--broker", "2", "--add-config", "log.roll.ms=7", "--delete-config", rate[-1][:-2])
+    kraft.succeed(*others)
+    assert kraft.err == ""
+
+
 # --- produce ---------------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,21 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
     assert configs_after(orders(), decision) == {"cleanup.policy": "compact,delete"}
 
 
+def test_throttled_replicas_are_set_and_appended_to_and_removed_as_the_tools_of_kafka_do() -> None:
+    key = "leader.replication.throttled.replicas"
+    image = orders()
+    for operation, value, expected in (
+        (APPEND, "0:1,0:2", "0:1,0:2"),
+        (APPEND, "0:2,1:3", "0:1,0:2,1:3"),
+        (SUBTRACT, "0:1,0:2", "1:3"),
+        (SET, "*", "*"),
+        (DELETE, None, None),
+    ):
+        decision = alter(image, of(op(operation, key, value)))
+        assert configs_after(image, decision).get(key) == expected
+        image = image.replay(decision.records)
+
+
 @pytest.mark.parametrize(
     ("alteration", "code", "message"),
     [
@@ -176,7 +191,8 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
         (op(SET, "min.compaction.lag.ms", "11"), ErrorCode.INVALID_CONFIG, "is above max.compaction.lag.ms (10)"),
         (op(APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be appended to retention.ms"),
         (op(SUBTRACT, "segment.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be subtracted from segment.ms"),
-        (op(APPEND, "leader.replication.throttled.replicas", "0:1"), ErrorCode.INVALID_CONFIG, "not supported yet"),
+        (op(APPEND, "remote.log.copy.disable", "true"), ErrorCode.INVALID_CONFIG, "not supported yet"),
+        (op(SET, "leader.replication.throttled.replicas", "0-1"), ErrorCode.INVALID_CONFIG, "list of partition:broker"),
         (op(APPEND, "cleanup.policy", "drop"), ErrorCode.INVALID_CONFIG, "delete or compact"),
         (op(SET, "retention.ms"), ErrorCode.INVALID_REQUEST, "config 'retention.ms' has no value"),
     ],

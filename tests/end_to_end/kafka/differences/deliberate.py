@@ -61,11 +61,7 @@ _NOT_YET: Final = (
     ),
     *_family(
         "describe_configs",
-        (
-            "* results.0.configs.*remote.*",
-            "* results.0.configs.local.*",
-            "* results.0.configs.*throttled.replicas",
-        ),
+        ("* results.0.configs.*remote.*", "* results.0.configs.local.*"),
         "these configs of topics are not supported yet, and are refused when they are set",
     ),
     Deliberate(

@@ -153,6 +153,9 @@ def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: 
         "log.cleaner.backoff.ms",
         "log.cleaner.io.max.bytes.per.second",
         "log.scrub.io.max.bytes.per.second",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         *TOPIC_DEFAULT_KEYS,
     }
     for key, value, kind, source in (
