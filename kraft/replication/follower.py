@@ -81,6 +81,7 @@ class PartitionFollower:
         self._high_watermark = Offset(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self._leader_high_watermark = self._high_watermark
         self._leader_log_start = Offset(log.log_start_offset)
+        self._was_answered = False
         self._retry_backoff_ms = retry_backoff_ms
         self._phase = _FollowerPhase.FETCHING
 
@@ -88,6 +89,11 @@ class PartitionFollower:
     def high_watermark(self) -> Offset:
         """End of the records known to be committed and on this disk."""
         return self._high_watermark
+
+    @property
+    def has_all_committed(self) -> bool:
+        """True if this disk has every record that was committed at the leader's latest answer in this epoch."""
+        return self._was_answered and self._durable_end >= self._leader_high_watermark
 
     @property
     def needs_sync(self) -> bool:
@@ -170,6 +176,7 @@ class PartitionFollower:
                 # were committed, and their offsets must not be given to others.
                 return self._restart(Offset(result.log_start_offset))
             return self._truncate(offset)
+        self._was_answered = True
         self._leader_high_watermark = Offset(result.high_watermark)
         self._leader_log_start = Offset(result.log_start_offset)
         if not result.records:

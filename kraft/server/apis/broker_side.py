@@ -28,6 +28,7 @@ from kraft.server.loop.throttling import Throttling
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_mover import ReplicaMover
+from kraft.server.replica.replication_throttles import LeaderThrottle
 from kraft.wire.api_keys import ApiKey
 
 
@@ -45,6 +46,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     mover: ReplicaMover
     """Those of replicas between the directories."""
 
+    leader_throttle: LeaderThrottle
     shortage_of: ShortageOf
     awaited_replicas: AwaitedReplicasHandler
     records_deleted: Callback

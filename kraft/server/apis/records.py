@@ -83,7 +83,7 @@ RECORD_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         call=REPLICA_FETCH,
         decided_by=DecidedBy.LEADER,
-        handler=lambda broker: ReplicaFetchHandler(broker.partitions).handle,
+        handler=lambda broker: ReplicaFetchHandler(broker.partitions, broker.leader_throttle).handle,
         needs=(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
         visible_to=VisibleTo.NODES,
     ),

@@ -165,6 +165,7 @@ class BrokerApis:
             slow_reads=self._slow_reads,
             directories=self._logs.directories,
             mover=self._replicas.mover,
+            leader_throttle=self._replicas.throttles.leader,
             shortage_of=self._logs.disk_space.shortage,
             awaited_replicas=self._awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from kraft.metadata.broker_configs import dynamic_configs, with_dynamic
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId, LogDirectory
 from kraft.server.broker.logs import BrokerLogs
@@ -26,6 +27,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partition_services import OnPartition, PartitionServices
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.replica_mover import ReplicaMover
+from kraft.server.replica.replication_throttles import ReplicationThrottles
 
 REPLICATION_TICK_S: Final = 0.25
 
@@ -46,6 +48,7 @@ class BrokerReplicas:
         self._metadata = metadata
         self._logs = logs
         self._topic_defaults = config.topic_defaults()
+        self.throttles = ReplicationThrottles(config.replication, config.node_id, world.clock.monotonic_ms)
         self.brokers = OtherBrokers(world, metadata.image)
         self.leader_checks = LeaderChecks(metadata.image, config.node_id, self.brokers.ask, metadata.lost_leaders)
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
@@ -77,15 +80,7 @@ class BrokerReplicas:
             make_fetcher=self._make_fetcher,
             fatal=world.fatal,
         )
-        self.mover = ReplicaMover(
-            partitions=logs.partitions,
-            storage=logs.storage,
-            copy_thread=self._move_thread,
-            admit=logs.disk_space.admit,
-            directory_failed=self.failures.directory_failed,
-            moved=self.publisher.checkpoint,
-            draw_move_id=lambda: world.entropy.bytes(16).hex(),
-        )
+        self.mover = self._make_mover(world)
 
         self.lagging_followers = LaggingFollowers(
             logs.partitions, metadata.is_active, self.brokers.log_directories, world.clock
@@ -94,7 +89,11 @@ class BrokerReplicas:
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
         if after.broker_configs is not before.broker_configs:
             self.publisher.use_defaults(self._topic_defaults(after))
+            dynamic = dynamic_configs(after, str(self._config.node_id))
+            self.throttles.reconfigure(with_dynamic(self._config.replication, dynamic))
         await self.publisher.publish(before, after)
+        self.throttles.follower.image = after
+        self.publisher.look_at_held_back()
 
     async def tick(self) -> None:
         """Call every partition's `tick` periodically, until cancelled."""
@@ -144,6 +143,19 @@ class BrokerReplicas:
             role_changed=self._role_changed,
         )
 
+    def _make_mover(self, world: NodeWorld) -> ReplicaMover:
+        return ReplicaMover(
+            partitions=self._logs.partitions,
+            storage=self._logs.storage,
+            copy_thread=self._move_thread,
+            admit=self._logs.disk_space.admit,
+            directory_failed=self.failures.directory_failed,
+            moved=self.publisher.checkpoint,
+            draw_move_id=lambda: world.entropy.bytes(16).hex(),
+            throttle=self.throttles.directory_moves,
+            monotonic_ms=world.clock.monotonic_ms,
+        )
+
     def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
         return ReplicaFetcher(
             registration=self._metadata.registration,
@@ -151,5 +163,6 @@ class BrokerReplicas:
             link=lambda: self.brokers.link_to(leader_id),
             partitions=self._logs.partitions,
             config=self._config.replication,
+            throttle=self.throttles.follower,
             lost_leaders=self._metadata.lost_leaders,
         )

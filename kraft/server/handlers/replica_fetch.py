@@ -19,6 +19,7 @@ from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replication_throttles import LeaderThrottle
 
 _Checked = tuple[ReplicaFetchPartition, Refusal | None]
 """A partition of a request, and why its fetch is refused."""
@@ -33,13 +34,16 @@ class _News(IntEnum):
     """News that a response has for a follower; higher is more urgent."""
 
     NONE = 0
-    HIGH_WATERMARK = 1
-    URGENT = 2
+    HELD_BACK = 1
+    """There are records, which wait for the throttle."""
+    HIGH_WATERMARK = 2
+    URGENT = 3
 
 
 class ReplicaFetchHandler:
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, throttle: LeaderThrottle) -> None:
         self._partitions = partitions
+        self._throttle = throttle
 
     async def handle(self, request: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
         """Wait until there are records, a new high watermark or other news, or the request's time is over.
@@ -62,7 +66,10 @@ class ReplicaFetchHandler:
                 if news is _News.HIGH_WATERMARK and not is_shortened:
                     is_shortened, deadline = True, min(deadline, _next_period(loop.time()))
                 watch.again()
-                if not await watch.wait(deadline - loop.time()):
+                until = deadline
+                if news is _News.HELD_BACK:
+                    until = min(until, loop.time() + self._throttle.wait_ms() / 1_000)
+                if not await watch.wait(until - loop.time()) and until == deadline:
                     return
                 news = self._news(request, checked)
 
@@ -82,13 +89,24 @@ class ReplicaFetchHandler:
         """
         try:
             partition, diverging = self._compare(request, wanted)
-            if diverging is not None or _has_records(partition, Offset(wanted.fetch_offset)):
+            if diverging is not None:
+                return _News.URGENT
+            has_records = _has_records(partition, Offset(wanted.fetch_offset))
+            is_held_back = has_records and self._holds_back(partition, request)
+            if has_records and not is_held_back:
                 return _News.URGENT
         except Refusal:
             return _News.URGENT
         if partition.log.log_start_offset > wanted.log_start_offset:
             return _News.URGENT
-        return _News.HIGH_WATERMARK if partition.high_watermark > wanted.high_watermark else _News.NONE
+        # Without the records a follower's high watermark rises to their start at most.
+        if min(partition.high_watermark, wanted.fetch_offset) > wanted.high_watermark:
+            return _News.HIGH_WATERMARK
+        return _News.HELD_BACK if is_held_back else _News.NONE
+
+    def _holds_back(self, partition: Partition, request: ReplicaFetchRequest) -> bool:
+        """Return whether records of the partition have to wait for the throttle."""
+        return self._throttle.limits(partition, BrokerId(request.replica_id)) and self._throttle.wait_ms() > 0
 
     def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
         found = (self._partitions.find(wanted.id) for wanted in request.partitions)
@@ -138,11 +156,14 @@ class ReplicaFetchHandler:
         try:
             partition, diverging = self._compare(request, wanted)
             records = b""
-            if diverging is None and partition.log.log_end_offset > wanted.fetch_offset:
+            has_records = diverging is None and partition.log.log_end_offset > wanted.fetch_offset
+            if has_records and not self._holds_back(partition, request):
                 bytes_max = min(bytes_left, wanted.partition_max_bytes)
                 records = partition.replica_log.read(
                     Offset(wanted.fetch_offset), bytes_max, partition.log.log_end_offset, at_least_one
                 )
+                if self._throttle.limits(partition, BrokerId(request.replica_id)):
+                    self._throttle.sent(len(records))
         except Refusal as refusal:
             return self._refused(wanted, refusal)
         return ReplicaFetchResult(

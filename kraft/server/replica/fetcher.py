@@ -45,6 +45,7 @@ from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions, PartitionFetch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replication_throttles import FollowerThrottle
 from kraft.server.replica.waiting_appends import OnRefusal
 
 log = structlog.get_logger()
@@ -129,6 +130,7 @@ class ReplicaFetcher:
         link: Callable[[], LeaderLink | None],
         partitions: Iterable[Partition],
         config: ReplicationConfig,
+        throttle: FollowerThrottle,
         lost_leaders: LostLeaderNotes,
     ) -> None:
         """`partitions` are all of this broker."""
@@ -146,7 +148,7 @@ class ReplicaFetcher:
         self._config = config
         self._wanted = asyncio.Event()
         """Set when there may be something to send, or the stream has failed."""
-        self._followed = FollowedPartitions(partitions, leader_id, self._wanted.set)
+        self._followed = FollowedPartitions(partitions, leader_id, throttle, self._wanted.set)
         self._requests: dict[int, _FetchInFlight] = {}
         """The requests that are not answered, by number, the oldest first."""
         self._last_number = 0
@@ -156,6 +158,10 @@ class ReplicaFetcher:
     def assignment_changed(self) -> None:
         """Look for the partitions that follow this leader now."""
         self._followed.update()
+
+    def look_at_held_back(self) -> None:
+        """Look at the partitions that wait for the throttle again."""
+        self._followed.look_at_held_back()
 
     async def run(self) -> None:
         self._followed.update()
@@ -313,7 +319,8 @@ class ReplicaFetcher:
                 effects = one.follower.answered(one.position, result)
                 for effect in effects:
                     self._run(one.partition, one.follower, effect, result)
-            self._followed.answered(one, brought_news=bool(effects))
+            size_bytes = 0 if result is None else len(result.records)
+            self._followed.answered(one, brought_news=bool(effects), size_bytes=size_bytes)
 
     def _note_found(self, response: ReplicaFetchResponse) -> None:
         # A restarted broker also answers before another leader is elected, but then leads nothing.
@@ -354,7 +361,7 @@ class ReplicaFetcher:
                     current_leader_epoch=one.position.current_leader_epoch,
                     log_start_offset=one.position.log_start,
                     high_watermark=one.position.high_watermark,
-                    partition_max_bytes=self._config.fetch_bytes_max,
+                    partition_max_bytes=one.reserved_bytes or self._config.fetch_bytes_max,
                 )
                 for one in fetches
             ],

@@ -36,6 +36,11 @@ class ReplicaFetchers:
                 task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
                 self._running[leader_id] = fetcher, task
 
+    def look_at_held_back(self) -> None:
+        """Look at the partitions that wait for the throttle again: it, or what it is for, may have changed."""
+        for fetcher, _ in self._running.values():
+            fetcher.look_at_held_back()
+
     async def close(self) -> None:
         """End all fetching."""
         await background.cancelled(task for _, task in self._running.values())

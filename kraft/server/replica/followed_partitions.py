@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import NotifierSubscription
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replication_throttles import FollowerThrottle
 
 PARTITIONS_PER_REQUEST_MAX: Final = 64
 """News for one partition costs both ends a step for each partition of the request."""
@@ -33,19 +35,28 @@ another partition, or for the end of a short wait.
 """
 
 
+HELD_BACK_S_MIN: Final = 0.01
+"""Time after which partitions that wait for the throttle are looked at again, when others were allowed to before."""
+
+
 class PartitionFetch(Struct, frozen=True, kw_only=True):
     """The fetch of one partition."""
 
     partition: Partition
     follower: PartitionFollower
     position: FetchPosition
+    reserved_bytes: int
+    """The most that it returns if the throttle limits it, except for a single batch; 0 if not."""
 
 
 class FollowedPartitions:
-    def __init__(self, partitions: Iterable[Partition], leader_id: BrokerId, wake: Callback) -> None:
+    def __init__(
+        self, partitions: Iterable[Partition], leader_id: BrokerId, throttle: FollowerThrottle, wake: Callback
+    ) -> None:
         """`partitions` are all of this broker. `wake` is called when `take_ready` may have something."""
         self._all = partitions
         self._leader_id = leader_id
+        self._throttle = throttle
         self._wake = wake
         self._followed: dict[Partition, NotifierSubscription] = {}
         self._had_news: dict[Partition, float] = {}
@@ -58,6 +69,9 @@ class FollowedPartitions:
         self._asked: dict[Partition, PartitionFollower] = {}
         """The machine of each partition whose fetch is not answered."""
         self._paused: dict[Partition, asyncio.TimerHandle] = {}
+        self._held_back: dict[Partition, None] = {}
+        """Partitions that wait for the throttle, the first one longest."""
+        self._held_back_timer: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
         """Find the partitions that follow this leader now, or are about to."""
@@ -66,6 +80,7 @@ class FollowedPartitions:
             self._followed.pop(gone).cancel()
             self._asked.pop(gone, None)
             self._had_news.pop(gone, None)
+            self._held_back.pop(gone, None)
             self._end_pause(gone)
         for partition in found:
             if partition not in self._followed:
@@ -84,8 +99,10 @@ class FollowedPartitions:
                 return fetches, had_news
         return [], False
 
-    def answered(self, fetch: PartitionFetch, brought_news: bool) -> None:
-        """Note that the fetch is over."""
+    def answered(self, fetch: PartitionFetch, brought_news: bool, size_bytes: int = 0) -> None:
+        """Note that the fetch is over, and has brought so many bytes."""
+        if fetch.reserved_bytes:
+            self._throttle.received(fetch.reserved_bytes, size_bytes)
         if self._asked.get(fetch.partition) is fetch.follower:
             del self._asked[fetch.partition]
             self._note_news(fetch.partition, brought_news)
@@ -104,7 +121,15 @@ class FollowedPartitions:
             loop = asyncio.get_running_loop()
             self._paused[partition] = loop.call_later(seconds, self._pause_over, partition)
 
+    def look_at_held_back(self) -> None:
+        """Look at all that waits for the throttle: it, or what it is for, may have changed."""
+        self._end_held_back_timer()
+        held_back, self._held_back = self._held_back, {}
+        for partition in held_back:
+            self._look_at(partition)
+
     def close(self) -> None:
+        self._end_held_back_timer()
         for partition, subscription in self._followed.items():
             subscription.cancel()
             self._end_pause(partition)
@@ -136,8 +161,34 @@ class FollowedPartitions:
         position = follower.next_fetch()
         if position is None:
             return None
+        reserved_bytes = 0
+        if self._throttle.limits(partition, follower):
+            if self._throttle.wait_ms() > 0:
+                self._hold_back(partition)
+                return None
+            reserved_bytes = self._throttle.reserve()
         self._asked[partition] = follower
-        return PartitionFetch(partition=partition, follower=follower, position=position)
+        return PartitionFetch(partition=partition, follower=follower, position=position, reserved_bytes=reserved_bytes)
+
+    def _hold_back(self, partition: Partition) -> None:
+        self._held_back[partition] = None
+        if self._held_back_timer is None:
+            wait_s = max(self._throttle.wait_ms() / 1_000, HELD_BACK_S_MIN)
+            self._held_back_timer = asyncio.get_running_loop().call_later(wait_s, self._wait_is_over)
+
+    def _end_held_back_timer(self) -> None:
+        if self._held_back_timer is not None:
+            self._held_back_timer.cancel()
+            self._held_back_timer = None
+
+    def _wait_is_over(self) -> None:
+        """Look at those that have waited longest. The throttle may not allow all of them, and then they wait again."""
+        self._held_back_timer = None
+        for partition in list(islice(self._held_back, PARTITIONS_PER_REQUEST_MAX)):
+            del self._held_back[partition]
+            self._look_at(partition)
+        if self._held_back:
+            self._hold_back(next(iter(self._held_back)))
 
     def _look_at(self, partition: Partition) -> None:
         if partition in self._had_news:

@@ -134,6 +134,10 @@ class ReplicaPublisher:
                 **_changes_led(before, step).facts(),
             )
 
+    def look_at_held_back(self) -> None:
+        """Look at the replicas that wait for the throttle again, after it, or the metadata, has changed."""
+        self._fetchers.look_at_held_back()
+
     def _apply_roles(self, step: BrokerDelta) -> bool:
         """Give the replicas whose logs are open their roles. Return False if there is none in this step.
 

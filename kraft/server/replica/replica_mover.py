@@ -15,9 +15,10 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import is_shortage
-from kraft.model.callbacks import AsyncCallback, OnDirectoryFailure
+from kraft.model.callbacks import AsyncCallback, NowMs, OnDirectoryFailure
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LogDirectory, TopicPartition
+from kraft.quotas.replication_throttle import ReplicationThrottle
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.move_directories import (
     NAME_BYTES_MAX,
@@ -40,6 +41,8 @@ MOVES_AT_ONCE: Final = 2
 """Moves in progress at the same time; others wait."""
 RETRY_AFTER_S: Final = 1.0
 """Pause of a move that finds no room on the disk."""
+THROTTLED_S_MAX: Final = 0.5
+"""Longest wait for the throttle until a move checks whether it is wanted still, or the rate is another one."""
 BUSY_CHECK_S: Final = 0.05
 """Interval in which the swap checks for the end of a change of the log, or of a compaction, which stops at its next
 piece."""
@@ -58,6 +61,8 @@ class ReplicaMover:
         directory_failed: OnDirectoryFailure,
         moved: AsyncCallback,
         draw_move_id: Callable[[], str],
+        throttle: ReplicationThrottle,
+        monotonic_ms: NowMs,
     ) -> None:
         """`moved` is called after replicas have moved. `draw_move_id` draws 32 hexadecimal digits."""
         self._partitions = partitions
@@ -70,6 +75,8 @@ class ReplicaMover:
         self._directory_failed = directory_failed
         self._moved = moved
         self._draw_move_id = draw_move_id
+        self._throttle = throttle
+        self._monotonic_ms = monotonic_ms
         self._waiting: asyncio.Queue[tuple[Partition, ReplicaMove]] = asyncio.Queue()
         self._altering = asyncio.Lock()
         self._under_way: set[ReplicaMove] = set()
@@ -204,12 +211,18 @@ class ReplicaMover:
                 # Bytes read during a change may be truncated already.
                 await asyncio.sleep(BUSY_CHECK_S)
                 continue
+            if (wait_ms := self._throttle.wait_ms(self._monotonic_ms())) > 0:
+                await asyncio.sleep(min(wait_ms / 1_000, THROTTLED_S_MAX))
+                continue
             try:
                 work = move.next_work(partition.log, _reader(partition))
                 if work is not None:
                     self._admit(move.destination, PIECE_BYTES)
                     await in_thread(self._copy_thread, work)
+                    copied_bytes = -move.size_bytes
                     move.work_is_done()
+                    copied_bytes += move.size_bytes
+                    self._throttle.take(max(copied_bytes, 0), self._monotonic_ms())
                 elif (source := self._try_swap(partition, move)) is not None:
                     await self._finish(partition, move, source)
                     return True

@@ -14,6 +14,7 @@ from kraft.log.disk import Disk
 from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicId, TopicPartition
+from kraft.quotas.replication_throttle import UNLIMITED, ReplicationThrottle
 from kraft.replication.effects import ProposeIsr
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
@@ -35,6 +36,7 @@ from tests.support.server.replicas import (
     append_to,
     batch,
     lead,
+    loop_ms,
     until,
 )
 from tests.support.virtual_time import run_virtually
@@ -65,6 +67,7 @@ class Mover:
         self.directories = LogDirectories(
             [path for path in paths if path not in offline], dict.fromkeys(offline, "no disk")
         )
+        self.throttle = ReplicationThrottle(UNLIMITED, 0)
         self.store = ReplicaDirectories(disk, self.directories, closed_cleanly=())
         numbers = count(1)
         executor = executor or InlineExecutor()
@@ -82,6 +85,8 @@ class Mover:
             directory_failed=self.directory_failed,
             moved=self._moved,
             draw_move_id=lambda: f"{next(numbers):032x}",
+            throttle=self.throttle,
+            monotonic_ms=loop_ms,
         )
         self._thread = LogThread()
 

@@ -32,11 +32,14 @@ from kraft.model.ids import (
 from kraft.replication.effects import ProposeIsr
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.runtime.disk import RealDisk
+from kraft.server.config.components import ReplicationConfig
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.replica_log import ReplicaLog
+from kraft.server.replica.replication_throttles import ReplicationThrottles
 from tests.support.cluster_images import ORDERS, ids
 from tests.support.server.log_thread import LogThread, finish_changes
 
@@ -118,6 +121,14 @@ class InlineExecutor(Executor):
         return done
 
 
+def loop_ms() -> int:
+    """Return the time of the loop, in which tests wait; 0 where there is no loop yet."""
+    try:
+        return round(loop_time_s() * 1_000)
+    except RuntimeError:
+        return 0
+
+
 @dataclass(slots=True)
 class Broker:
     """A broker, by default number 1. It syncs on the test's request."""
@@ -138,6 +149,11 @@ class Broker:
     is_full: bool = False
     request_sync: Callable[[ReplicaLog], None] | None = None
     role_changed: Callable[[Partition], None] = lambda partition: None
+    throttles: ReplicationThrottles = field(init=False)
+    """Without limits, until a test sets some."""
+
+    def __post_init__(self) -> None:
+        self.throttles = ReplicationThrottles(ReplicationConfig(), BrokerId(self.broker_id), loop_ms)
 
     def services(self) -> PartitionServices:
         return PartitionServices(

@@ -308,3 +308,17 @@ def test_an_answer_with_an_error_moves_no_log_start() -> None:
     follower = following(EpochLog(5, 5), high_watermark=2)
     assert answered(follower, result(ErrorCode.NOT_LEADER_OR_FOLLOWER, log_start_offset=2)) == [RETRY]
     assert answered(follower, result(high_watermark=2)) == []
+
+
+# --- what is committed -----------------------------------------------------------------------------------------
+
+
+def test_whether_it_has_all_that_is_committed_is_known_from_an_answer_on() -> None:
+    follower = following(EpochLog(5, 5), high_watermark=2)
+    assert not follower.has_all_committed
+    answered(follower, result(ErrorCode.UNKNOWN_LEADER_EPOCH))
+    assert not follower.has_all_committed
+    answered(follower, result(high_watermark=3))
+    assert not follower.has_all_committed
+    answered(follower, result(high_watermark=2))
+    assert follower.has_all_committed

@@ -15,6 +15,7 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from kraft.model.throttled_replicas import ReplicaNames
 from kraft.server.handlers.replica_fetch import HIGH_WATERMARK_PERIOD_MS, ReplicaFetchHandler
 from kraft.server.replica.partition import Partition
 from tests.support.cluster_images import ORDERS
@@ -73,7 +74,7 @@ def request(
 
 
 async def answer(broker: Broker, asked: ReplicaFetchRequest) -> ReplicaFetchResponse:
-    return (await ReplicaFetchHandler(broker.partitions).handle(asked))()
+    return (await ReplicaFetchHandler(broker.partitions, broker.throttles.leader).handle(asked))()
 
 
 async def ask(broker: Broker, *partitions: ReplicaFetchPartition, broker_epoch: int = 2) -> ReplicaFetchResult:
@@ -353,3 +354,99 @@ async def test_a_fetch_reports_the_followers_log_start_offset(broker: Broker) ->
     level = replace(behind, log_start_offset=1)
     await answer(broker, request(level))
     assert partition.as_leader().low_watermark == 1
+
+
+# --- throttled followers -------------------------------------------------------------------------------------
+
+
+def throttled(broker: Broker, number: int = 0, *, named: str = "*", isr: tuple[int, ...] = (1,)) -> Partition:
+    """A partition with two batches, whose leader sends to followers out of sync within its rate."""
+    partition = broker.open(
+        TopicPartition("orders", number), leader_replication_throttled_replicas=ReplicaNames().read(named)
+    )
+    lead(partition, isr=isr)
+    append_to(partition, batch("a"), 1)
+    append_to(partition, batch("b"), 1)
+    broker.sync()
+    return partition
+
+
+def use_up(broker: Broker, rate: int, wait_s: float) -> None:
+    """Set a rate, and use up what passes in the next `wait_s`."""
+    broker.throttles.leader.set_rate(rate)
+    broker.throttles.leader.sent(round(rate * (1 + wait_s)))
+    assert broker.throttles.leader.wait_ms() == round(wait_s * 1_000)
+
+
+async def test_a_fetch_of_a_follower_out_of_sync_waits_until_there_is_budget(broker: Broker) -> None:
+    throttled(broker)
+    use_up(broker, 1_000, 0.2)
+    began_s = asyncio.get_running_loop().time()
+    result = await ask(broker, asking(0))
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(0.2, abs=0.002)
+    assert values_of(result.records) == ["a", "b"]
+
+
+async def test_it_is_answered_without_the_records_when_its_time_is_over(broker: Broker) -> None:
+    throttled(broker)
+    use_up(broker, 1_000, 60)
+    began_s = asyncio.get_running_loop().time()
+    result = await ask(broker, asking(0))
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(0.5)
+    assert (result.error_code, result.records, result.high_watermark) == (ErrorCode.NONE, b"", 2)
+
+
+async def test_nothing_that_the_follower_cannot_take_cuts_its_wait_short(broker: Broker) -> None:
+    """Its high watermark cannot rise above what it has. Answered at once, it would ask again and again."""
+    partition = throttled(broker)
+    use_up(broker, 1_000, 60)
+    waiting = begin(broker, asking(1, last_epoch=0, high_watermark=1))
+    for value in "cde":
+        await asyncio.sleep(0.1)
+        append_to(partition, batch(value), 1)
+        broker.sync()
+        assert not waiting.done()
+    await waiting
+    # One that may rise is told soon.
+    began_s = asyncio.get_running_loop().time()
+    result = await ask(broker, asking(1, last_epoch=0, high_watermark=0))
+    assert (result.high_watermark, result.records) == (5, b"")
+    assert asyncio.get_running_loop().time() - began_s <= HIGH_WATERMARK_PERIOD_MS / 1_000 + 0.001
+
+
+async def test_other_partitions_of_the_request_are_not_hindered(broker: Broker) -> None:
+    throttled(broker, 0)
+    throttled(broker, 1, named="0:1")
+    use_up(broker, 1_000, 60)
+    began_s = asyncio.get_running_loop().time()
+    held_back, free = (await answer(broker, request(asking(0), asking(0, number=1)))).partitions
+    assert (held_back.records, values_of(free.records)) == (b"", ["a", "b"])
+    assert asyncio.get_running_loop().time() == began_s
+
+
+async def test_a_follower_in_sync_is_not_throttled_and_does_not_count(broker: Broker) -> None:
+    throttled(broker, isr=(1, 2))
+    use_up(broker, 1_000, 60)
+    assert values_of((await ask(broker, asking(0))).records) == ["a", "b"]
+    assert broker.throttles.leader.wait_ms() == 60_000
+
+
+async def test_what_is_sent_to_a_throttled_follower_counts_and_a_batch_above_the_rate_passes(broker: Broker) -> None:
+    throttled(broker, 0)
+    throttled(broker, 1)
+    throttled(broker, 2, named="")
+    broker.throttles.leader.set_rate(10)
+    wanted = [asking(0, number=number) for number in range(3)]
+    first, second, free = (await answer(broker, request(*wanted))).partitions
+    assert (values_of(first.records), second.records, values_of(free.records)) == (["a", "b"], b"", ["a", "b"])
+    assert broker.throttles.leader.wait_ms() == (len(first.records) - 10) * 100
+
+
+async def test_a_higher_rate_ends_the_wait_of_the_next_fetch(broker: Broker) -> None:
+    throttled(broker)
+    use_up(broker, 1_000, 60)
+    assert (await ask(broker, asking(0))).records == b""
+    broker.throttles.leader.set_rate(1_000_000)
+    began_s = asyncio.get_running_loop().time()
+    assert values_of((await ask(broker, asking(0))).records) == ["a", "b"]
+    assert asyncio.get_running_loop().time() - began_s < 0.1

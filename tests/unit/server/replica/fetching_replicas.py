@@ -78,7 +78,7 @@ def has_committed(partition: Partition, offset: int) -> Callable[[], bool]:
 
 def honest_answers(broker: Broker) -> Answer:
     """Return what answers requests as a broker does."""
-    handler = ReplicaFetchHandler(broker.partitions)
+    handler = ReplicaFetchHandler(broker.partitions, broker.throttles.leader)
 
     async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         return (await handler.handle(request))()
@@ -165,6 +165,7 @@ def fetcher_of(
         link=leader.link,
         partitions=follower.partitions,
         config=config,
+        throttle=follower.throttles.follower,
         lost_leaders=losses or Losses(),
     )
 
@@ -200,7 +201,7 @@ def led(leader: Leader, *values: str, epoch: int = 0, number: int = 0) -> Partit
     return partition
 
 
-def followed(follower: Broker, *, epoch: int = 0, number: int = 0) -> Partition:
-    partition = follower.open(TopicPartition("orders", number))
+def followed(follower: Broker, *, epoch: int = 0, number: int = 0, **configs: Any) -> Partition:
+    partition = follower.open(TopicPartition("orders", number), **configs)
     follow(partition, epoch=epoch)
     return partition

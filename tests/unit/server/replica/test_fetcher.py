@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.throttled_replicas import ReplicaNames
+from kraft.quotas.replication_throttle import UNLIMITED
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.server.replica import fetcher as fetcher_module
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S
@@ -348,3 +350,23 @@ async def test_a_log_without_room_for_a_truncation_is_truncated_when_there_is_ro
         follower.disk.is_full = False
         await until(lambda: values_in(copy) == ["a", "of epoch 3"])
     assert follower.failures == []
+
+
+async def test_a_throttled_fetch_asks_for_what_it_has_reserved_and_counts_what_it_brings(
+    leader: Leader, follower: Broker
+) -> None:
+    source, everything = led(leader, "a" * 3_000), ReplicaNames().read("*")
+    append_to(source, batch("b"), 1)
+    copy = followed(follower, follower_replication_throttled_replicas=everything)
+    throttle = follower.throttles.follower
+    throttle.set_rate(1_000)
+    async with fetching(leader, follower) as fetcher:
+        await until(lambda: copy.log.log_end_offset == 1)
+        owed_ms = throttle.wait_ms()
+        assert owed_ms == pytest.approx(len(copy.log.read(Offset(0), 1, Offset(1))) - 1_000, abs=20)
+        assert len(leader.requests) == 1
+        throttle.set_rate(UNLIMITED)
+        fetcher.look_at_held_back()
+        await until(lambda: copy.log.log_end_offset == 2)
+    asked = [request.partitions[0].partition_max_bytes for request in leader.requests[:2]]
+    assert asked == [1_000, 1 << 20]

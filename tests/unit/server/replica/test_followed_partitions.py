@@ -2,13 +2,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraft.model.ids import BrokerId, Offset, TopicPartition
-from kraft.server.replica.followed_partitions import NEWS_AGE_S_MAX, PARTITIONS_PER_REQUEST_MAX, FollowedPartitions
+from kraft.model.throttled_replicas import ReplicaNames
+from kraft.quotas.replication_throttle import UNLIMITED
+from kraft.server.replica.followed_partitions import (
+    HELD_BACK_S_MIN,
+    NEWS_AGE_S_MAX,
+    PARTITIONS_PER_REQUEST_MAX,
+    FollowedPartitions,
+)
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, follow, leaders_batch, made
+from kraft.server.replica.replication_throttles import FollowerThrottle
+from tests.support.server.replicas import Broker, follow, leaders_batch, loop_ms, made
 
 
 @pytest.fixture
@@ -19,10 +28,11 @@ def broker(tmp_path: Path) -> Broker:
 class Followed:
     """The partitions that follow broker 2, and how often they may have had something to fetch."""
 
-    def __init__(self, *partitions: Partition) -> None:
+    def __init__(self, *partitions: Partition, rate: int = UNLIMITED) -> None:
         self.all = list(partitions)
         self.woken = 0
-        self.partitions = FollowedPartitions(self.all, BrokerId(2), self._wake)
+        self.throttle = FollowerThrottle(BrokerId(1), rate, 1 << 20, loop_ms)
+        self.partitions = FollowedPartitions(self.all, BrokerId(2), self.throttle, self._wake)
         self.partitions.update()
 
     def _wake(self) -> None:
@@ -36,8 +46,8 @@ class Followed:
         ]
 
 
-def followed(broker: Broker, number: int = 0) -> Partition:
-    partition = broker.open(TopicPartition("orders", number))
+def followed(broker: Broker, number: int = 0, **configs: Any) -> Partition:
+    partition = broker.open(TopicPartition("orders", number), **configs)
     follow(partition)
     return partition
 
@@ -169,4 +179,108 @@ async def test_nothing_wakes_after_the_end(broker: Broker) -> None:
     before = watched.woken
     partition.appended.notify()
     await asyncio.sleep(2)
+    assert watched.woken == before
+
+
+# --- the throttle --------------------------------------------------------------------------------------------
+
+EVERYTHING: dict[str, Any] = {"follower_replication_throttled_replicas": ReplicaNames().read("*")}
+
+
+async def test_partitions_wait_for_the_throttle_and_others_do_not(broker: Broker) -> None:
+    watched = Followed(
+        followed(broker, 0, **EVERYTHING), followed(broker, 1, **EVERYTHING), followed(broker, 2), rate=1_000
+    )
+    watched.throttle.received(0, 1)
+    first, free = watched.partitions.take_ready()[0]
+    assert [each.partition.topic_partition.partition for each in (first, free)] == [0, 2]
+    assert (first.reserved_bytes, free.reserved_bytes) == (1_000, 0)
+    watched.partitions.answered(free, brought_news=True, size_bytes=1 << 20)
+    assert watched.ready() == [(2, 0)], "what is not limited does not count"
+    watched.partitions.answered(first, brought_news=True, size_bytes=3_000)
+    await asyncio.sleep(0.1)
+    assert watched.ready() == []
+    before = watched.woken
+    await asyncio.sleep(1.8)
+    assert (watched.ready(), watched.woken) == ([], before), "nothing is looked at before there is budget"
+    await asyncio.sleep(0.2)
+    assert watched.ready() == [(1, 0)], "the one that has waited longest"
+
+
+async def test_a_fetch_that_brings_less_than_it_might_gives_the_rest_back(broker: Broker) -> None:
+    watched = Followed(followed(broker, 0, **EVERYTHING), followed(broker, 1, **EVERYTHING), rate=2_000_000)
+    fetches, _ = watched.partitions.take_ready()
+    assert [each.reserved_bytes for each in fetches] == [1 << 20, 1 << 20]
+    assert watched.throttle.wait_ms() > 0
+    for fetch in fetches:
+        watched.partitions.answered(fetch, brought_news=False)
+    assert watched.throttle.wait_ms() == 0
+    assert watched.ready() == [(0, 0), (1, 0)]
+
+
+async def test_what_waits_is_looked_at_when_the_throttle_has_changed(broker: Broker) -> None:
+    watched = Followed(followed(broker, **EVERYTHING), rate=0)
+    assert watched.ready() == []
+    watched.throttle.set_rate(1_000)
+    assert watched.ready() == []
+    watched.partitions.look_at_held_back()
+    assert watched.ready() == [(0, 0)]
+
+
+async def test_what_waits_again_after_a_change_waits_as_long_as_the_new_rate_demands(broker: Broker) -> None:
+    watched = Followed(followed(broker, **EVERYTHING), rate=0)
+    assert watched.ready() == []
+    watched.throttle.set_rate(1_000)
+    watched.throttle.received(0, 1_000)
+    watched.partitions.look_at_held_back()
+    assert watched.ready() == []
+    await asyncio.sleep(1.01)
+    assert watched.ready() == [(0, 0)]
+
+
+async def test_many_that_wait_are_looked_at_some_at_a_time(broker: Broker) -> None:
+    partitions = [followed(broker, number, **EVERYTHING) for number in range(PARTITIONS_PER_REQUEST_MAX + 2)]
+    watched = Followed(*partitions, rate=1_000)
+    watched.throttle.received(0, 2_000)
+    assert watched.ready() == []
+    before = watched.woken
+    await asyncio.sleep(1.001)
+    assert watched.woken - before == PARTITIONS_PER_REQUEST_MAX
+    assert watched.ready() == [(0, 0)], "its fetch uses up what there was"
+    found: list[int] = []
+    for _ in range(len(partitions) - 1):
+        await asyncio.sleep(1.02)
+        found += [number for number, _ in watched.ready()]
+    assert sorted(found) == list(range(1, len(partitions))), "none waits for ever"
+
+
+async def test_those_beyond_what_is_looked_at_at_once_follow_though_none_waits_again(broker: Broker) -> None:
+    count = PARTITIONS_PER_REQUEST_MAX + 2
+    watched = Followed(*(followed(broker, number, **EVERYTHING) for number in range(count)), rate=10**13)
+    watched.throttle.received(0, 2 * 10**13)
+    assert watched.ready() == []
+    await asyncio.sleep(1.001)
+    assert len(watched.ready()) == PARTITIONS_PER_REQUEST_MAX
+    await asyncio.sleep(2 * HELD_BACK_S_MIN)
+    assert len(watched.ready()) == 2
+
+
+async def test_a_partition_that_is_gone_or_whose_fetcher_has_ended_waits_no_longer(broker: Broker) -> None:
+    watched = Followed(followed(broker, 0, **EVERYTHING), followed(broker, 1, **EVERYTHING), rate=1_000)
+    watched.throttle.received(0, 2_000)
+    assert watched.ready() == []
+    gone = watched.all.pop(0)
+    watched.partitions.update()
+    assert watched.ready() == []
+    before = watched.woken
+    await asyncio.sleep(1.1)
+    assert watched.woken - before == 1
+    (fetch,) = watched.partitions.take_ready()[0]
+    gone.appended.notify()
+    assert watched.ready() == []
+    watched.partitions.answered(fetch, brought_news=True, size_bytes=5_000)
+    assert watched.ready() == [], "it waits again"
+    watched.partitions.close()
+    before = watched.woken
+    await asyncio.sleep(10)
     assert watched.woken == before

@@ -14,6 +14,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, LogDirectory, Offset, TopicPartition
 from kraft.replication.effects import RestartAt, TruncateTo
 from kraft.runtime.disk import RealDisk
+from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica import replica_move
 from kraft.server.replica.move_directories import begin_copy
 from tests.support.cluster_images import ORDERS
@@ -25,6 +26,7 @@ from tests.support.server.replicas import (
     follow,
     lead,
     leaders_batch,
+    loop_ms,
     made,
     outcome,
     values_in,
@@ -398,3 +400,54 @@ def test_a_replica_that_is_not_here_yet_is_created_in_the_preferred_directory(
     mover.run(scenario)
     mover.paths = (paths[2],)
     assert mover.open(TopicPartition("orders", 9)).log_directory == paths[2]
+
+
+# --- the throttle --------------------------------------------------------------------------------------------
+
+
+def test_moves_keep_to_the_rate_which_may_change_meanwhile(
+    mover: Mover, paths: list[LogDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_move, "PIECE_BYTES", 50)
+    monkeypatch.setattr(replica_move, "LAST_BYTES_MAX", 50)
+    partition = written(mover, *LETTERS)
+    size_bytes = partition.log.size_bytes
+    rate = size_bytes // 10
+    mover.throttle.set_rate(rate, 0)
+
+    async def scenario() -> None:
+        began_s = loop_time_s()
+        await mover.moves.move(partition, paths[1])
+        await asyncio.sleep(4)
+        move = partition.replica_log.move
+        assert move is not None
+        # The burst of a second, and one batch above it.
+        assert 4 <= move.size_bytes / rate <= 6.1
+        mover.throttle.set_rate(10 * rate, loop_ms())
+        await settled(partition)
+        assert partition.log_directory == paths[1]
+        assert loop_time_s() - began_s <= 6
+
+    mover.run(scenario)
+
+
+def test_a_move_that_is_stopped_by_its_rate_is_cancelled_at_once_and_goes_on_with_another(
+    mover: Mover, paths: list[LogDirectory]
+) -> None:
+    partition = written(mover, *LETTERS)
+    mover.throttle.set_rate(0, 0)
+
+    async def scenario() -> None:
+        await mover.moves.move(partition, paths[1])
+        await asyncio.sleep(60)
+        assert mover.places() == [paths[0]]
+        assert len(mover.names(paths[1])) == 1
+        await mover.moves.move(partition, paths[0])
+        await asyncio.sleep(1)
+        assert mover.names(paths[1]) == []
+        await mover.moves.move(partition, paths[1])
+        mover.throttle.set_rate(1_000, loop_ms())
+        await settled(partition)
+        assert partition.log_directory == paths[1]
+
+    mover.run(scenario)
