@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kraft.cli.acls.administrators import access_settings, is_last_administrator
+from kraft.cli.acls.administrators import is_administered, is_last_administrator, visible_settings
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -28,6 +28,7 @@ from kraft.sasl.scram import ScramMechanism
 
 if TYPE_CHECKING:
     from kraft.client import Admin
+    from kraft.metadata.acls import AclEntry
     from kraft.wire.schema.describe_user_scram_credentials import CredentialInfo, DescribeUserScramCredentialsResult
 
 app = typer.Typer(help="List users, set their passwords, and delete users.", no_args_is_help=True)
@@ -126,25 +127,24 @@ def delete(
 
 
 def _check_administrators(admin: Admin, user: str) -> None:
-    from kraft.client import ErrorCode, Refusal
-
-    try:
-        settings = access_settings(admin)
-        if not settings.is_authorized:
-            return
-        of_cluster = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
-    except Refusal as refusal:
-        if refusal.error_code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise
-        fail(
-            f"nothing is deleted: you may not see whether {user!r} is the only administrator, which takes"
-            " DESCRIBE_CONFIGS on the cluster: give --force to delete it anyway"
-        )
-    if is_last_administrator(str(Principal(user)), of_cluster, settings):
+    settings = visible_settings(admin)
+    if settings is None:
+        # Whoever may delete users may see the ACLs of the cluster.
+        others = [each for each in _of_cluster(admin) if each.principal != str(Principal(user))]
+        if not is_administered(others):
+            fail(
+                f"nothing is deleted: you may not see whether {user!r} is the only administrator, which takes"
+                " DESCRIBE_CONFIGS on the cluster: give --force to delete it anyway"
+            )
+    elif settings.is_authorized and is_last_administrator(str(Principal(user)), _of_cluster(admin), settings):
         fail(
             f"nothing is deleted: {user!r} is the only administrator, so nobody could change ACLs and users any more:"
             " make another one first, with kraft acls create --cluster --operation alter, or give --force"
         )
+
+
+def _of_cluster(admin: Admin) -> list[AclEntry]:
+    return admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
 
 
 def _existing(admin: Admin, user: str) -> DescribeUserScramCredentialsResult:

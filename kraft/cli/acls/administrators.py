@@ -28,6 +28,10 @@ class AccessSettings(Struct, frozen=True, kw_only=True):
     allow_if_no_acl: bool
 
 
+BY_ACLS_ALONE = AccessSettings(is_authorized=True, super_users=frozenset(), allow_if_no_acl=False)
+BY_ACLS_WHERE_THERE_ARE_ANY = AccessSettings(is_authorized=True, super_users=frozenset(), allow_if_no_acl=True)
+
+
 def access_settings(admin: Admin) -> AccessSettings:
     """Return those of the broker that answers."""
     broker_id = min(each.broker_id for each in admin.describe_brokers())
@@ -39,6 +43,18 @@ def access_settings(admin: Admin) -> AccessSettings:
     )
 
 
+def visible_settings(admin: Admin) -> AccessSettings | None:
+    """Return the same; None if the client may not see them, which takes DESCRIBE_CONFIGS on the cluster."""
+    from kraft.client import ErrorCode, Refusal
+
+    try:
+        return access_settings(admin)
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return None
+
+
 def authorizer_of(entries: Iterable[AclEntry], settings: AccessSettings) -> Authorizer:
     draft = AclsDraft(NO_ACLS)
     for each in entries:
@@ -46,12 +62,19 @@ def authorizer_of(entries: Iterable[AclEntry], settings: AccessSettings) -> Auth
     return Authorizer(draft.acls(), settings.super_users, allow_if_no_acl=settings.allow_if_no_acl)
 
 
-def loses_last_administrator(before: Iterable[AclEntry], after: Iterable[AclEntry], settings: AccessSettings) -> bool:
+def loses_last_administrator(before: Sequence[AclEntry], after: Sequence[AclEntry], settings: AccessSettings) -> bool:
     """Return whether somebody is allowed to change ACLs now, and after a change of the cluster's ACLs nobody is.
 
     An administrator is a super user, or a principal with ALTER on the cluster from some host.
     """
-    return _is_administered(list(before), settings) and not _is_administered(list(after), settings)
+    return is_administered(before, settings) and not is_administered(after, settings)
+
+
+def may_lose_last_administrator(before: Sequence[AclEntry], after: Sequence[AclEntry]) -> bool:
+    """Return whether that is so for a broker without super users, whose file nobody has to see for a "no"."""
+    return any(
+        loses_last_administrator(before, after, settings) for settings in (BY_ACLS_ALONE, BY_ACLS_WHERE_THERE_ARE_ANY)
+    )
 
 
 def is_last_administrator(principal: str, entries: Iterable[AclEntry], settings: AccessSettings) -> bool:
@@ -60,7 +83,8 @@ def is_last_administrator(principal: str, entries: Iterable[AclEntry], settings:
     return allowed == {principal}
 
 
-def _is_administered(of_cluster: list[AclEntry], settings: AccessSettings) -> bool:
+def is_administered(of_cluster: Sequence[AclEntry], settings: AccessSettings = BY_ACLS_ALONE) -> bool:
+    """Return whether anybody is allowed to change ACLs, by those of the cluster."""
     is_open = settings.allow_if_no_acl and not of_cluster
     return is_open or bool(settings.super_users) or bool(_administrators(of_cluster))
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.acls.administrators import access_settings, authorizer_of, loses_last_administrator
+from kraft.cli.acls.administrators import (
+    access_settings,
+    authorizer_of,
+    loses_last_administrator,
+    may_lose_last_administrator,
+    visible_settings,
+)
 from kraft.cli.acls.choices import (
     Actions,
     Holders,
@@ -220,11 +226,21 @@ def _check_administrators(admin: Admin, created: Sequence[AclEntry] = (), delete
     before = admin.describe_acls(AclFilter(resource_type=ResourceType.CLUSTER))
     gone = set(deleted)
     after = [each for each in (*before, *created) if each.resource_type is ResourceType.CLUSTER and each not in gone]
-    if loses_last_administrator(before, after, access_settings(admin)):
+    if not may_lose_last_administrator(before, after):
+        return
+    nothing = (
+        f"nothing is {'created' if created else 'deleted'}: afterwards no principal would have ALTER on the cluster"
+    )
+    settings = visible_settings(admin)
+    if settings is None:
         fail(
-            f"nothing is {'created' if created else 'deleted'}: afterwards no principal would have ALTER on the "
-            "cluster, and the broker has no super.users, so nobody could change ACLs any more: allow another "
-            "principal first, or give --force"
+            f"{nothing}, and you may not see whether the broker has super.users, which takes DESCRIBE_CONFIGS on the"
+            " cluster: without them nobody could change ACLs any more: give --force to do it anyway"
+        )
+    if loses_last_administrator(before, after, settings):
+        fail(
+            f"{nothing}, and the broker has no super.users, so nobody could change ACLs any more: allow another"
+            " principal first, or give --force"
         )
 
 

@@ -12,6 +12,7 @@ from kraft.cli.acls import commands
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import CLUSTER_NAME, Operation, ResourceType
+from kraft.model.errors import ErrorCode, Refusal
 from tests.support.acl_entries import PREFIXED, entry
 
 ANNA = entry(CLUSTER_NAME, Operation.ALTER, principal="User:anna", resource_type=ResourceType.CLUSTER)
@@ -23,6 +24,7 @@ class FakeAdmin:
     def __init__(self, *entries: AclEntry, super_users: str = "") -> None:
         self.acls = set(entries)
         self._configs = [SimpleNamespace(name="super.users", value=super_users)]
+        self.shows_configs = True
 
     def __enter__(self) -> FakeAdmin:
         return self
@@ -34,6 +36,8 @@ class FakeAdmin:
         return [SimpleNamespace(broker_id=1)]
 
     def describe_broker_configs(self, broker_id: int) -> list[Any]:
+        if not self.shows_configs:
+            raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not authorized")
         return self._configs
 
     def describe_acls(self, wanted: AclFilter) -> list[AclEntry]:
@@ -101,6 +105,19 @@ def test_a_denial_that_takes_the_last_administrators_rights_is_created_by_force_
     assert "nothing is created: afterwards no principal would have ALTER on the cluster" in refused.output
     assert admin.acls == {ANNA}
     assert run(monkeypatch, admin, *denial, "--force").exit_code == 0
+    assert len(admin.acls) == 2
+
+
+def test_who_may_not_see_configs_changes_acls_as_long_as_an_administrator_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = FakeAdmin(ANNA)
+    admin.shows_configs = False
+    allowed = ("create", "--allow-principal", "User:ben", "--operation", "describe", "--cluster")
+    assert run(monkeypatch, admin, *allowed).exit_code == 0
+    refused = run(monkeypatch, admin, "delete", "--cluster")
+    assert refused.exit_code == 1
+    assert "you may not see whether the broker has super.users" in refused.output
     assert len(admin.acls) == 2
 
 
