@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,10 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import TopicAlreadyExistsError
 
 from kraft.client import Admin
+from kraft.model.configs import ConfigSource
 from kraft.testing import Cluster
 from tests.soak import replica_move_runs
+from tests.support.command_line import run_kraft
 from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
 from tests.support.kafka.kafka_numbered_loads import LibrdkafkaLoad, compare, read_numbers
 from tests.support.waiting import until
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 LARGE_BYTES: Final = 64 << 20
 """Large enough that the move can be seen and interrupted."""
 MESSAGE_BYTES: Final = 512 << 10
+THROTTLED_BYTES: Final = 16 << 20
 DEADLINE_S: Final = 60.0
 
 
@@ -263,3 +266,100 @@ def test_kafka_reassign_partitions_moves_a_replica(site: Site, tmp_path: Path) -
         verified = reassign("--verify", "--preserve-throttles")
         assert "Reassignment of replica numbers-0-1 completed successfully." in verified, verified
         check(site, load)
+
+
+# --- throttled moves to other brokers ------------------------------------------------------------------------------
+
+Reassign = Callable[..., tuple[int, str]]
+"""Runs a reassignment tool with these arguments; returns its exit code, and all that it printed."""
+
+
+def kafkas_tool(site: Site) -> Reassign:
+    jars = kafka_jars()
+
+    def reassign(*arguments: str) -> tuple[int, str]:
+        tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        servers = ("--bootstrap-server", site.cluster.kafka_bootstrap_servers)
+        finished = run_kafka_tool(jars, tool, *servers, *arguments)
+        return finished.code, finished.output + finished.errors
+
+    return reassign
+
+
+def our_tool(site: Site) -> Reassign:
+    def reassign(*arguments: str) -> tuple[int, str]:
+        finished = run_kraft(site.cluster, "topics", "reassign", *arguments)
+        return finished.returncode, finished.stdout + finished.stderr
+
+    return reassign
+
+
+def throttles(admin: Admin, topic: str) -> dict[str, str]:
+    """Return the throttles that are set on the topic and on brokers, by key; of a broker with its id."""
+    found = dict(admin.describe_topics([topic])[0].configs)
+    for broker in (1, 2, 3):
+        found |= {
+            f"{broker} {each.name}": each.value or ""
+            for each in admin.describe_broker_configs(broker)
+            if each.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
+        }
+    return {key: value for key, value in found.items() if "throttled" in key or "replica.alter" in key}
+
+
+@pytest.mark.parametrize("tool", [kafkas_tool, our_tool])
+def test_moves_are_throttled_and_unthrottled(site: Site, tmp_path: Path, tool: Callable[[Site], Reassign]) -> None:
+    site.create_on([1, 2], "large")
+    producer = confluent_kafka.Producer({"bootstrap.servers": site.cluster.kafka_bootstrap_servers})
+    for _ in range(THROTTLED_BYTES // MESSAGE_BYTES):
+        producer.produce("large", bytes(MESSAGE_BYTES), partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    file = tmp_path / "reassignment.json"
+    until(lambda: len(site.held("large")) == 1, "it is there")
+    target = str(site.directories[site.elsewhere("large")])
+    wanted = {"topic": "large", "partition": 0, "replicas": [1, 3], "log_dirs": [target, "any"]}
+    file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    reassign = tool(site)
+
+    def on_file(*arguments: str) -> tuple[int, str]:
+        return reassign("--reassignment-json-file", str(file), *arguments)
+
+    def execute(*arguments: str) -> None:
+        rate = arguments[0]
+        code, output = on_file("--execute", "--throttle", rate, "--replica-alter-log-dirs-throttle", *arguments)
+        assert code == 0, output
+        assert f"The inter-broker throttle limit was set to {rate} B/s" in output
+        assert f"The replica-alter-dir throttle limit was set to {rate} B/s" in output
+        assert "Successfully started partition reassignment for large-0" in output
+        assert f"Successfully started moving log directory to {target} for replica large-0 with broker 1" in output
+
+    def expected(rate: str) -> dict[str, str]:
+        names = ("leader.replication.throttled", "follower.replication.throttled")
+        rates = {f"{broker} {name}.rate": rate for broker in (1, 2, 3) for name in names}
+        lists = {f"{names[0]}.replicas": "0:1,0:2", f"{names[1]}.replicas": "0:3"}
+        return {**lists, **rates, "1 replica.alter.log.dirs.io.max.bytes.per.second": rate}
+
+    with Admin(site.cluster.bootstrap_servers) as admin:
+        # It would take minutes.
+        execute("50000")
+        assert throttles(admin, "large") == expected("50000")
+        assert "large-0: replicas: 1,3,2. adding: 3. removing: 2." in reassign("--list")[1]
+        code, output = on_file("--execute", "--throttle", "70000")
+        assert (code, "Use --additional to override this" in output) == (1, True)
+        code, output = on_file("--verify")
+        assert (code, "Reassignment of partition large-0 is still in progress." in output) == (0, True), output
+        assert "Reassignment of replica large-0-1 is still in progress." in output
+        assert throttles(admin, "large") == expected("50000")
+        code, output = on_file("--cancel")
+        assert (code, "Successfully cancelled partition reassignment for: large-0" in output) == (0, True), output
+        assert throttles(admin, "large") == {}
+        execute("50000")
+        execute("1000000000", "--additional")
+        assert throttles(admin, "large") == expected("1000000000")
+        until(lambda: not admin.list_partition_reassignments(), "the move is over", DEADLINE_S)
+        until(lambda: not any(each.is_future for each in site.held("large")), "the copy is over", DEADLINE_S)
+        code, output = on_file("--verify")
+        assert (code, "Reassignment of partition large-0 is completed." in output) == (0, True), output
+        assert "Reassignment of replica large-0-1 completed successfully." in output
+        assert "Clearing broker-level throttles on brokers 1,2,3" in output
+        assert "Clearing topic-level throttles on topic large" in output
+        assert throttles(admin, "large") == {}
