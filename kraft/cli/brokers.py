@@ -237,6 +237,32 @@ def decommission(
         _warn_of_controller(admin, broker_id)
 
 
+@app.command("loggers")
+def loggers(
+    broker_id: BrokerArgument,
+    to_set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=LEVEL", help="Level of a logger. Repeatable.")
+    ] = None,
+    to_delete: Annotated[
+        list[str] | None,
+        typer.Option("--delete", metavar="NAME", help="Logger without a level of its own. Repeatable."),
+    ] = None,
+    output: OutputFormat = Output.TABLE,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Show the levels of a broker's loggers, and change them.
+
+    A logger is a module, such as kraft.server.broker.lifecycle. A package, such as kraft.server.coordinator, and root
+    set the level of all below them that have none of their own. Levels are DEBUG, INFO, WARN and ERROR; when the broker
+    stops, they are forgotten.
+    """
+    from kraft.cli.loggers import change_and_show
+
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        change_and_show(admin, broker_id, to_set or [], to_delete or [], output)
+
+
 @app.command("safe-to-restart")
 def safe_to_restart(
     node_ids: Annotated[

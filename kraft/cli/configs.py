@@ -336,6 +336,8 @@ def _broker_id(name: str) -> int:
 def _not_supported(kind: EntityType) -> Exception:
     from kraft.client import NotSupportedYet
 
+    if kind is EntityType.BROKER_LOGGERS:
+        return NotSupportedYet(f"--entity-type {kind}: use 'kraft brokers loggers ID'")
     return NotSupportedYet(f"--entity-type {kind}: configs of {kind} are not supported yet")
 
 

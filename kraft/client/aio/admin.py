@@ -82,6 +82,8 @@ class Admin:
     describe_configs_of_topics = config_admin.describe_configs_of_topics
     describe_broker_configs = config_admin.describe_broker_configs
     alter_broker_configs = config_admin.alter_broker_configs
+    describe_broker_loggers = config_admin.describe_broker_loggers
+    alter_broker_loggers = config_admin.alter_broker_loggers
     alter_topic_configs = config_admin.alter_topic_configs
     describe_group_configs = config_admin.describe_group_configs
     alter_group_configs = config_admin.alter_group_configs

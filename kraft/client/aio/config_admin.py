@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.call import Call
 from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.config_calls import LIST_CONFIG_RESOURCES
 from kraft.wire.schema.describe_configs import (
@@ -24,6 +25,9 @@ from kraft.wire.schema.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kraft.wire.schema.list_config_resources import ConfigResource, ListConfigResourcesRequest
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 Configs: TypeAlias = list[DescribeConfigsResourceResult]
 
@@ -84,13 +88,52 @@ async def describe_broker_configs(
     """
     if broker_id is None:
         return await _described_by_any(admin, ConfigResourceType.BROKER, EVERY_BROKER, timeout_ms)
+    request = _request(ConfigResourceType.BROKER, str(broker_id))
+    response = await _asked_of(admin, broker_id, DESCRIBE_CONFIGS, request, timeout_ms)
+    _check_described(response)
+    return list(response.results[0].configs)
+
+
+async def describe_broker_loggers(
+    admin: AdminClient, broker_id: int, *, timeout_ms: int | None = None
+) -> dict[str, str]:
+    """Return the level of each of the broker's loggers, by name. Raises BROKER_NOT_AVAILABLE as for its configs."""
+    request = _request(ConfigResourceType.BROKER_LOGGER, str(broker_id))
+    response = await _asked_of(admin, broker_id, DESCRIBE_CONFIGS, request, timeout_ms)
+    _check_described(response)
+    return {each.name: each.value or "" for each in response.results[0].configs}
+
+
+async def alter_broker_loggers(
+    admin: AdminClient,
+    broker_id: int,
+    levels: Mapping[str, str] | None = None,
+    *,
+    delete: Iterable[str] = (),
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Set levels of the broker's loggers until it ends; a logger in `delete` has that of the package above it."""
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER_LOGGER,
+        resource_name=str(broker_id),
+        configs=tuple(_alterations(levels, delete)),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    response = await _asked_of(admin, broker_id, INCREMENTAL_ALTER_CONFIGS, request, timeout_ms)
+    for result in response.responses:
+        check(result.error_code, result.error_message or f"loggers of broker {broker_id}")
+
+
+async def _asked_of(
+    admin: AdminClient, broker_id: int, call: Call[Request, Response], request: Request, timeout_ms: int | None
+) -> Response:
+    """Ask this broker. Raises BROKER_NOT_AVAILABLE if it is out of service."""
     cluster = await admin.calls.describe_cluster(timeout_ms=timeout_ms)
     for broker in cluster.brokers:
         if broker.node_id == broker_id:
             node, timeout_s = admin.calls.node(f"{broker.host}:{broker.port}"), admin.calls.timeout(timeout_ms) / 1_000
-            response = await node.call(DESCRIBE_CONFIGS, _request(ConfigResourceType.BROKER, str(broker_id)), timeout_s)
-            _check_described(response)
-            return list(response.results[0].configs)
+            return await node.call(call, request, timeout_s)
     there = ", ".join(str(broker.node_id) for broker in cluster.brokers)
     raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
 

@@ -66,6 +66,8 @@ class Admin(ThreadClient[AsyncAdmin]):
     describe_configs_of_topics = waiting(AsyncAdmin.describe_configs_of_topics)
     describe_broker_configs = waiting(AsyncAdmin.describe_broker_configs)
     alter_broker_configs = waiting(AsyncAdmin.alter_broker_configs)
+    describe_broker_loggers = waiting(AsyncAdmin.describe_broker_loggers)
+    alter_broker_loggers = waiting(AsyncAdmin.alter_broker_loggers)
     alter_topic_configs = waiting(AsyncAdmin.alter_topic_configs)
     describe_group_configs = waiting(AsyncAdmin.describe_group_configs)
     alter_group_configs = waiting(AsyncAdmin.alter_group_configs)

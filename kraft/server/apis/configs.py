@@ -12,13 +12,19 @@ from kraft.server.access.config_guards import configs_guard
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
+from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
 from kraft.server.apis.sides import Side
-from kraft.server.handlers import configs, describe_configs, list_config_resources
+from kraft.server.handlers import broker_loggers, configs, describe_configs, list_config_resources
 from kraft.wire.api_keys import ApiKey
 
 # Brokers are resources of the cluster, as in Kafka.
 _WITH_CONFIGS: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+
+
+def _incremental_alter_configs(broker: BrokerSide) -> broker_loggers.AlterConfigs:
+    applied = configs.is_applied(incremental_alter_configs, broker.node_configs)
+    return broker_loggers.altering(broker.config.node_id, forwarded(INCREMENTAL_ALTER_CONFIGS, applied)(broker))
 
 
 def _describe_configs(side: Side) -> describe_configs.DescribeConfigsHandler:
@@ -51,9 +57,7 @@ CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
         key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
         call=INCREMENTAL_ALTER_CONFIGS,
         decided_by=DecidedBy.CONTROLLER,
-        handler=lambda broker: forwarded(
-            INCREMENTAL_ALTER_CONFIGS, configs.is_applied(incremental_alter_configs, broker.node_configs)
-        )(broker),
+        handler=_incremental_alter_configs,
         at_controller=decided_with_configs(incremental_alter_configs),
         audited=audited.CONFIGS,
         needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),

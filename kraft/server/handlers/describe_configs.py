@@ -22,6 +22,7 @@ from kraft.model.configs import ConfigResourceType, ConfigSource, ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.handlers import broker_loggers
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
@@ -118,21 +119,24 @@ class _Describing:
                         synonym = _synonym(key_name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
                         yield self._of_file(BY_NAME[key_name], [synonym], read_only=False)
             case ConfigResourceType.BROKER:
-                if name != str(self._node_id):
-                    problem = (
-                        f"this is broker {self._node_id}, which has only its own configs: ask broker '{name[:100]}'"
-                    )
-                    raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-                for key in KEYS:
-                    yield self._of_file(key, self._of_key(key), read_only=not is_dynamic(key))
+                yield from self._of_broker(name)
             case ConfigResourceType.GROUP:
                 if not name:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
                 for group_key in GROUP_CONFIGS.values():
                     yield self._of_group(self._image.group_configs.get(name, {}), group_key)
+            case ConfigResourceType.BROKER_LOGGER:
+                yield from broker_loggers.described(name, self._node_id)
             case other:
                 what = other.name.lower().replace("_", " ")
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
+
+    def _of_broker(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        if name != str(self._node_id):
+            problem = f"this is broker {self._node_id}, which has only its own configs: ask broker '{name[:100]}'"
+            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+        for key in KEYS:
+            yield self._of_file(key, self._of_key(key), read_only=not is_dynamic(key))
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[DescribeConfigsResourceResult]:
         """Yield all configs of a topic that sets `own`."""

@@ -40,9 +40,15 @@ def configure(
     if settings.file is not None:
         handlers.append(_rendering(LogFile(settings, stream), _json_renderer()))
     structlog.configure(
-        processors=[*_common(), *_naming(node), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: logging.getLogger("kraft"),
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_common(),
+            *_naming(node),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        # Each module has a logger of its name, whose level may be changed later.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
     _route_standard_logging(level, handlers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -331,6 +333,24 @@ def test_kafka_configs_alters_and_describes(java: KafkaTools, confluent: AdminCl
     java.configs(
         "--alter", "--entity-type", "clients", "--entity-name", "loud", "--add-config", "producer_byte_rate=99"
     )
+
+
+def test_kafka_configs_alters_the_levels_of_a_brokers_loggers(java: KafkaTools, cluster: Cluster) -> None:
+    lifecycle, loggers = "kraft.server.broker.lifecycle", ("--entity-type", "broker-loggers", "--entity-name", "2")
+    changed = java.configs(*loggers, "--alter", "--add-config", f"{lifecycle}=DEBUG,kraft.server.coordinator=WARN")
+    assert changed == "Completed updating config for broker-logger 2.\n"
+    shown = java.configs(*loggers, "--describe")
+    for line in (f"{lifecycle}=DEBUG", "kraft.server.coordinator.group_log=WARN", "root=INFO"):
+        assert f"  {line} sensitive=false synonyms={{}}" in shown.splitlines()
+
+    listed = json.loads(kraft(cluster, "brokers", "loggers", "2", "--set", "root=error", "--output", "json"))["loggers"]
+    assert (listed[lifecycle], listed["root"], listed["kraft.server.replica"]) == ("DEBUG", "ERROR", "ERROR")
+    assert f"{lifecycle}=INFO" in java.configs("--entity-type", "broker-loggers", "--entity-name", "1", "--describe")
+    java.configs(*loggers, "--alter", "--delete-config", lifecycle)
+    kraft(cluster, "brokers", "loggers", "2", "--set", "root=INFO", "--delete", "kraft.server.coordinator")
+    assert set(re.findall(r"=(\S+) sensitive", java.configs(*loggers, "--describe"))) == {"INFO"}
+    with pytest.raises(ToolFailed, match=r"Invalid broker logger\(s\): kafka\.server"):
+        java.configs(*loggers, "--alter", "--add-config", "kafka.server=DEBUG")
 
 
 def test_kafka_metadata_quorum_and_features_describe(java: KafkaTools, cluster: Cluster) -> None:

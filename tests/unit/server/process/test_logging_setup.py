@@ -58,6 +58,25 @@ def test_events_below_the_level_are_not_written() -> None:
     assert [line["event"] for line in lines(stream)] == ["loud"]
 
 
+def test_each_module_has_a_logger_whose_level_can_be_changed_after_its_first_event() -> None:
+    stream = io.StringIO()
+    logging_setup.configure(LoggingSettings(level="INFO"), stream)
+    log, own, package = structlog.get_logger(), logging.getLogger(__name__), logging.getLogger("tests.unit")
+    try:
+        log.debug("before")
+        own.setLevel(logging.DEBUG)
+        log.debug("own level")
+        own.setLevel(logging.NOTSET)
+        package.setLevel(logging.ERROR)
+        log.warning("level of the package")
+        package.setLevel(logging.NOTSET)
+        log.info("after")
+    finally:
+        own.setLevel(logging.NOTSET)
+        package.setLevel(logging.NOTSET)
+    assert [line["event"] for line in lines(stream)] == ["own level", "after"]
+
+
 def test_libraries_come_out_the_same_way() -> None:
     stream = io.StringIO()
     logging_setup.configure(LoggingSettings(level="INFO"), stream)
