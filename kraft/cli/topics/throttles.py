@@ -3,7 +3,7 @@
 The only state is the configs of topics and brokers, as with kafka-reassign-partitions.sh. An entry of a topic's list
 belongs to the moves of its partition. A rate belongs to all throttled moves of the cluster, and goes with the last
 entry. So two people who move different partitions do not disturb each other, and a command that died is repaired by
-running it again.
+running it again. See docs/adr/0059-a-throttle-goes-with-its-moves.md.
 """
 
 from __future__ import annotations
