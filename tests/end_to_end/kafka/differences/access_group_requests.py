@@ -155,8 +155,8 @@ def _txn_offset_commit(_: Ids) -> Iterator[Row]:
     request = txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=TRANSACTION, group_id=GROUP, producer_id=7, producer_epoch=0, topics=topics
     )
-    yield Row("TxnOffsetCommit", request, 5)
-    yield Row("TxnOffsetCommit v3", request, 3)
+    yield Row("TxnOffsetCommit", request, 5, one_by_one=True)
+    yield Row("TxnOffsetCommit v3", request, 3, one_by_one=True)
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _init_producer_id(_: Ids) -> Iterator[Row]:
     keep = leaving_out("producer_id", "producer_epoch")
     yield Row("InitProducerId", request(transactional_id=None, transaction_timeout_ms=1_000), 5, keep)
     of_id = request(transactional_id=NEW_TRANSACTION, transaction_timeout_ms=1_000)
-    yield Row("InitProducerId of a transactional id", of_id, 5, keep)
+    yield Row("InitProducerId of a transactional id", of_id, 5, keep, one_by_one=True)
 
 
 def _add_partitions_to_txn(_: Ids) -> Iterator[Row]:

@@ -264,7 +264,7 @@ def _produce(ids: Ids) -> Iterator[Row]:
     yield Row("Produce v12", request(*((ZERO_UUID, name) for name in NAMES)), 12, keep)
     yield Row("Produce", request(*((each, "") for each in (ids.topic, ids.unknown, ids.other))), 13, keep)
     in_transaction = request((ZERO_UUID, TOPIC), transactional_id=TRANSACTION)
-    yield Row("Produce v12 in a transaction", in_transaction, 12, keep)
+    yield Row("Produce v12 in a transaction", in_transaction, 12, keep, one_by_one=True)
 
 
 RECORD_REQUESTS: Final = {"Fetch": _fetch, "Produce": _produce}

@@ -22,6 +22,9 @@ class Row(Struct, frozen=True):
     only_refused: bool = False
     """Whether only clients may send it that must be refused: it would change what others are answered."""
 
+    one_by_one: bool = False
+    """Whether clients must not send it at the same time: one could be told to wait for another."""
+
 
 class Ids(Struct, frozen=True):
     """Of topics."""
