@@ -34,6 +34,9 @@ log = structlog.get_logger()
 PERIOD_S: Final = 0.5
 """Lines of this time are sent together, and what failed is tried again after it."""
 
+SAID_AFTER: Final = 4
+"""Failed attempts before the log says why: a topic is created, and a leader replaced, within one or two."""
+
 WAITING_BYTES_MAX: Final = 8 << 20
 BATCH_BYTES_MAX: Final = 128 << 10
 BATCH_LINES_MAX: Final = 500
@@ -68,7 +71,9 @@ class AuditTopic:
 
         self._began_ms = clock.wall_ms()
         self._keys = 0
-        self._problem: str | None = None
+        self._failures = 0
+        """Failed attempts since the last one that succeeded."""
+
         self._said_ms: int | None = None
         self.lost_count = 0
         """Lines since the start that are not in the topic, because it did not take them in time."""
@@ -160,11 +165,14 @@ class AuditTopic:
 
     def _say(self, problem: str | None) -> None:
         """Say it when the topic takes no lines, once in a while that lines are lost by that, and when it takes them."""
-        if problem is not None and self._problem is None:
-            log.warning("audit lines wait for their topic", topic=AUDIT_TOPIC, reason=problem)
-        elif problem is None and self._problem is not None:
-            log.info("audit lines written to their topic again", topic=AUDIT_TOPIC, lost_since_start=self.lost_count)
-        self._problem = problem
+        if problem is not None:
+            self._failures += 1
+            if self._failures == SAID_AFTER:
+                log.warning("audit lines wait for their topic", topic=AUDIT_TOPIC, reason=problem)
+        else:
+            if self._failures >= SAID_AFTER:
+                log.info("audit lines written to their topic again", topic=AUDIT_TOPIC, lost_since_start=self.lost_count)
+            self._failures = 0
         now_ms = self._clock.monotonic_ms()
         if self._missing and (self._said_ms is None or now_ms - self._said_ms >= SAID_AGAIN_AFTER_MS):
             self._said_ms = now_ms

@@ -97,10 +97,13 @@ async def test_what_is_not_in_the_topic_is_sent_again_with_its_keys(failure: Err
     with capture_logs() as logged:
         for _ in range(3):
             await leaders.topic.send()
+        assert logged == [], "it may pass soon"
+        for _ in range(3):
+            await leaders.topic.send()
         leaders.answer = ErrorCode.NONE
         leaders.put("two")
         await leaders.topic.send()
-    assert leaders.sent() == ["one", "one", "one", "one", "two"]
+    assert leaders.sent() == [*["one"] * 7, "two"]
     assert len(set(leaders.keys())) == 2
     assert leaders.topic.lost_count == 0
     assert [each["event"] for each in logged] == [
@@ -136,8 +139,8 @@ async def test_what_has_no_room_is_lost_counted_and_said(monkeypatch: pytest.Mon
             leaders.put("12345678", "12345678", "12345678")
             await leaders.topic.send()
     assert [each["event"] for each in logged] == [
-        "audit lines wait for their topic",
         "audit lines lost, their topic takes none",
+        "audit lines wait for their topic",
     ], "one line, however often they are lost"
     leaders.answer, before = ErrorCode.NONE, len(leaders.sent())
     await leaders.topic.send()
