@@ -171,7 +171,7 @@ class AuditTopic:
                 log.warning("audit lines wait for their topic", topic=AUDIT_TOPIC, reason=problem)
         else:
             if self._failures >= SAID_AFTER:
-                log.info("audit lines written to their topic again", topic=AUDIT_TOPIC, lost_since_start=self.lost_count)
+                log.info("audit lines written to their topic", topic=AUDIT_TOPIC, lost_since_start=self.lost_count)
             self._failures = 0
         now_ms = self._clock.monotonic_ms()
         if self._missing and (self._said_ms is None or now_ms - self._said_ms >= SAID_AGAIN_AFTER_MS):

@@ -10,7 +10,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.records import BrokerUnregistered
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX
-from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.metadata.topic_names import AUDIT_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
 from kraft.wire.schema.create_partitions import (
@@ -108,6 +108,15 @@ def test_each_topic_is_decided_on_its_own() -> None:
         ErrorCode.INVALID_REQUEST,
     ]
     assert len(decision.records) == 1
+
+
+def test_the_topic_of_transactions_keeps_its_partitions_and_that_of_the_audit_may_get_more() -> None:
+    image = with_topic(cluster(1), [1], topic=TRANSACTIONS_TOPIC)
+    code, _ = refusal(add(image, to(2, topic=TRANSACTIONS_TOPIC)))
+    assert code is ErrorCode.INVALID_PARTITIONS
+    image = with_topic(cluster(1), [1], topic=AUDIT_TOPIC)
+    response = add(image, to(2, topic=AUDIT_TOPIC)).response
+    assert [each.error_code for each in response.results] == [0]
 
 
 def test_the_offsets_topic_keeps_its_partitions_because_groups_belong_to_them() -> None:

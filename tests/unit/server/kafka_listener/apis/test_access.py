@@ -14,7 +14,9 @@ from kraft.metadata.authorizer import CurrentAuthorizer
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode
 from kraft.server.access.asker import Askers
-from kraft.server.access.audit import AuditEvent
+from kraft.server.access.audit import USE, AuditEvent
+from kraft.server.access.data_audit import DataAudit
+from kraft.server.config.access_settings import DataAccess
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
@@ -54,14 +56,18 @@ class World:
         self.partition = self.broker.open()
         self.image = IMAGE
         self.noted: list[AuditEvent] = []
+        reads, writes = (
+            DataAudit(access, lambda event, _: self.noted.append(event), "SASL", bool, lambda: 0, 60_000)
+            for access in (DataAccess.READS, DataAccess.WRITES)
+        )
         askers = Askers(lambda: self.image, CurrentAuthorizer(frozenset(), allow_if_no_acl=False)).told_to(
             lambda event, _: self.noted.append(event), "SASL"
         )
         handler = produce_handler(self.broker.partitions)
-        self.produce_api = ProduceApi(handler.begin, leaders(), handler.refuse_unknown, askers)
+        self.produce_api = ProduceApi(handler.begin, leaders(), handler.refuse_unknown, askers, writes)
         numbers: Iterator[int] = count(501)
         shared = SharedFetches(FetchSessions(lambda: next(numbers)), Budget(100), lambda: self.broker.now_ms)
-        self.fetch_api = FetchApi(fetch_handler(self.broker.partitions).begin, leaders(), shared, askers)
+        self.fetch_api = FetchApi(fetch_handler(self.broker.partitions).begin, leaders(), shared, askers, reads)
 
     def allow(self, *entries: AclEntry) -> None:
         self.image = replace(IMAGE, acls=acls_of(entries))
@@ -111,6 +117,21 @@ def reading(version: int, *names: str) -> list[FetchTopic]:
 
 def codes(response: FetchResponse) -> list[int]:
     return [data.error_code for topic in response.responses for data in topic.partitions]
+
+
+def uses(noted: Iterable[AuditEvent]) -> list[tuple[Operation | None, str]]:
+    return [(each.operation, each.resource_name) for each in noted if each.api == USE]
+
+
+def test_what_one_may_read_and_write_is_noted_as_used_and_nothing_else(written: World) -> None:
+    written.allow(allowed(Operation.WRITE))
+    for _ in range(2):
+        written.produce(12, *records_for(12, "orders", "bills"))
+    assert uses(written.noted) == [(Operation.WRITE, "orders")]
+    written.allow(allowed(Operation.READ))
+    for _ in range(2):
+        run_virtually(written.fetch(12, *reading(12, "orders", "bills")))
+    assert uses(written.noted) == [(Operation.WRITE, "orders"), (Operation.READ, "orders")]
 
 
 # --- produce ---------------------------------------------------------------------------------------------------------
@@ -167,6 +188,37 @@ def test_records_of_a_transaction_need_write_on_its_id(written: World) -> None:
     assert response is not None
     (result,) = response.responses[0].partition_responses
     assert result.error_code not in (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, REFUSED)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_batch_without_the_right_leaves_the_sequence_of_its_producer_alone(written: World, is_known: bool) -> None:
+    """What Kafka 4.3.1 answers: a client is asked for its rights before the log is looked at."""
+    first = int(is_known)
+
+    def send(sequence: int) -> tuple[ErrorCode, int]:
+        records = batch(f"v{sequence}", producer_id=7, sequence=sequence)
+        response = written.produce(9, *records_for(9, "orders", records=records))
+        assert response is not None
+        (result,) = response.responses[0].partition_responses
+        return ErrorCode(result.error_code), result.base_offset
+
+    written.allow(allowed(Operation.WRITE))
+    if is_known:
+        assert send(0) == (ErrorCode.NONE, 0)
+    written.allow()
+    assert [send(first), send(first + 1)] == [(REFUSED, -1)] * 2
+    written.allow(allowed(Operation.WRITE))
+    gap = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    if is_known:
+        assert [send(each) for each in (2, 1, 2)] == [gap, (ErrorCode.NONE, 1), (ErrorCode.NONE, 2)]
+    else:
+        # Of a producer that the log does not know any sequence is taken, and is a duplicate the second time.
+        assert [send(each) for each in (1, 0, 1, 2)] == [
+            (ErrorCode.NONE, 0),
+            gap,
+            (ErrorCode.NONE, 0),
+            (ErrorCode.NONE, 1),
+        ]
 
 
 # --- fetch -----------------------------------------------------------------------------------------------------------
