@@ -39,7 +39,7 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory, self._name = directory, name
         self._key, self.certificate = directory / f"{name}.key", directory / f"{name}.pem"
-        self._openssl("req", "-x509", *_new_key(self._key), "-out", self.certificate, "-subj", f"/CN={name}", *_DAY)
+        self._openssl("req", "-x509", *_new_key(self._key), "-out", self.certificate, "-subj", f"/CN={name}", *_YEAR)
 
     def certify(self, owner: str, names: str = "DNS:localhost,IP:127.0.0.1", days: int = 1) -> Stores:
         """A new key and a certificate for these alternative names. With negative `days` it has expired."""
@@ -57,7 +57,7 @@ class Authority:
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=30)
 
 
-_DAY = ("-days", "1")
+_YEAR = ("-days", "365")
 
 
 def _valid(days: int) -> tuple[str, ...]:

@@ -82,10 +82,10 @@ def admin_of_node(cluster: Cluster) -> Admin:
 
 @contextmanager
 def closed_cluster(
-    directory: Path, nodes: int = 3, overrides: Mapping[str, str] | None = None
+    directory: Path, nodes: int = 3, overrides: Mapping[str, str] | None = None, *, certificate_days: int = 60
 ) -> Iterator[ClosedCluster]:
     """Run a cluster with the user alice."""
-    stores = Authority(directory).certify("node")
+    stores = Authority(directory).certify("node", days=certificate_days)
     settings = {
         "listener.security.protocol.map": "GRPC:SASL_SSL,PLAINTEXT:SASL_SSL",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",

@@ -40,7 +40,8 @@ def health(
 ) -> None:
     """Show what is wrong with the cluster, and what to do.
 
-    Looks at the controllers, brokers, disks, partitions, coordinators and hanging transactions.
+    Looks at the controllers, brokers, disks, partitions, coordinators, hanging transactions and, with TLS, at
+    certificates that expire within 30 days.
 
     Exit code: 0 healthy; 3 degraded, all works but less safely than configured; 4 critical, something does not work; 1
     if no broker answers.

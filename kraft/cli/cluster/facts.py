@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from kraft.cli.cluster.findings import ClusterFacts
+from kraft.cli.cluster.findings import ClusterFacts, ExpiringCertificate
+from kraft.cli.command_security import command_security
 from kraft.cli.options import open_admin
 from kraft.cli.printing import counted
 from kraft.cli.topics.description import Shown, is_unavailable, min_insync_replicas, reassignment_of
@@ -66,6 +68,7 @@ def gather(bootstrap_server: str, timeout_ms: int, *, searches_transactions: boo
         quorum = pool.submit(_quorum, admin)
         directories = pool.submit(probe.describe_log_directories, with_replicas=False)
         fenced = pool.submit(_fenced, brokers, probe_ms)
+        certificates = pool.submit(_expiring, brokers, probe_ms)
         partitions = pool.submit(_partitions, admin)
         found = _Search()
         if searches_transactions:
@@ -80,6 +83,7 @@ def gather(bootstrap_server: str, timeout_ms: int, *, searches_transactions: boo
             directories=_known(directories, {}, "disks", unknown),
             fenced=fenced.result(),
             hanging=found.hanging,
+            certificates=certificates.result(),
             unknown=unknown,
         )
 
@@ -126,6 +130,15 @@ def _why_silent(timeout_ms: int, broker: BrokerDescription) -> KraftError | None
     except KraftError as error:
         return error
     return None
+
+
+def _expiring(brokers: Sequence[BrokerDescription], timeout_ms: int) -> list[ExpiringCertificate]:
+    tls = command_security().tls
+    if tls is None:
+        return []
+    from kraft.cli.cluster.certificates import expiring
+
+    return expiring(brokers, tls, timeout_ms / 1_000, datetime.now(UTC))
 
 
 def _partitions(admin: Admin) -> list[Shown]:

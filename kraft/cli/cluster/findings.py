@@ -49,6 +49,14 @@ class Finding(Struct, frozen=True, kw_only=True):
     """All partitions or directories that it is about."""
 
 
+class ExpiringCertificate(Struct, frozen=True, kw_only=True):
+    """A certificate that has expired, or will soon. `days_left` is below 0 once it has."""
+
+    whose: str
+    expires: str
+    days_left: int
+
+
 class ClusterFacts(Struct, frozen=True, kw_only=True):
     """What could be found out about a cluster. `directories` are those of each broker that should be in service, and
     `fenced` says of the others why they did not answer, None if they did."""
@@ -59,6 +67,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]
     fenced: Mapping[int, KraftError | None]
     hanging: Sequence[OpenInPartition]
+    certificates: Sequence[ExpiringCertificate] = ()
     unknown: Mapping[str, str]
     """Reasons why something could not be found out, by subject."""
 
@@ -81,6 +90,7 @@ def findings(facts: ClusterFacts) -> list[Finding]:
         *_of_directories(facts.directories),
         *_of_partitions(facts),
         *_of_transactions(facts.hanging),
+        *_of_certificates(facts.certificates),
         *(Finding(severity=Severity.UNKNOWN, subject=each, what=reason) for each, reason in facts.unknown.items()),
     ]
     order = list(Severity)
@@ -266,6 +276,18 @@ def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:
             f" {_first(names)}",
             remedy="kraft transactions find-hanging",
             names=names,
+        )
+
+
+def _of_certificates(certificates: Sequence[ExpiringCertificate]) -> Iterator[Finding]:
+    for each in certificates:
+        soon = f"in {counted(each.days_left, 'day')}" if each.days_left else "within a day"
+        in_time = "has expired" if each.days_left < 0 else f"expires {soon}"
+        yield Finding(
+            severity=Severity.WARNING,
+            subject="certificate",
+            what=f"the certificate {each.whose} {in_time}: {each.expires}",
+            remedy="replace it in its file: a node uses the new one within seconds, without a restart",
         )
 
 

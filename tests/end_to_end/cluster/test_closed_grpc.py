@@ -300,8 +300,14 @@ def _restart(closed: ClosedCluster, node: NodeProcess) -> None:
 
 
 def test_certificates_are_renewed_without_a_restart_and_clients_with_another_ca_are_refused(tmp_path: Path) -> None:
-    with closed_cluster(tmp_path / "first", nodes=1) as closed:
+    with closed_cluster(tmp_path / "first", nodes=1, certificate_days=1) as closed:
         settings = closed.settings()
+        config = closed.command_config(tmp_path / "client.properties")
+        ran = run("health", "--bootstrap-server", closed.bootstrap_servers, "--command-config", config)
+        assert ran.returncode == 3, ran.stdout
+        assert ran.stdout.startswith(
+            "degraded: the certificate of the GRPC listener of broker 1 expires within a day: "
+        )
         with Admin(closed.bootstrap_servers, **settings) as admin:
             admin.list_topics()
             other = Authority(tmp_path / "second", "other").certify("node")

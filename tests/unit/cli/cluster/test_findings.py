@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from kraft.cli.cluster.findings import Finding, Severity, findings, state_of
+from kraft.cli.cluster.findings import ExpiringCertificate, Finding, Severity, findings, state_of
 from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import AuthenticationFailed
@@ -28,6 +29,18 @@ def only(**changes: Any) -> Finding:
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert found() == []
     assert state_of([]) == "healthy"
+
+
+def test_a_certificate_that_expires_soon_is_named_with_whose_it_is() -> None:
+    soon = ExpiringCertificate(whose="of the GRPC listener of broker 3", expires="2026-12-09 10:00 UTC", days_left=12)
+    gone = replace(soon, days_left=-1)
+    assert found(certificates=[soon, gone]) == [
+        (
+            Severity.WARNING,
+            "the certificate of the GRPC listener of broker 3 expires in 12 days: 2026-12-09 10:00 UTC",
+        ),
+        (Severity.WARNING, "the certificate of the GRPC listener of broker 3 has expired: 2026-12-09 10:00 UTC"),
+    ]
 
 
 def test_a_lost_quorum_is_critical_and_says_that_the_rest_may_be_out_of_date() -> None:
