@@ -105,13 +105,18 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
         """Return the topics that are read, a name once for each of its partitions."""
         return [each.topic for each in self.wanted if each.topic is not None and each.topic not in self.hidden]
 
-    def results(self, response: values.FetchResponse) -> Iterator[tuple[FetchKey, _Result]]:
+    def hidden_now(self, response: values.FetchResponse) -> frozenset[str]:
+        """Return the topics that it may not read, now that it has waited."""
+        if self.asker is None or (now := self.asker.now()) is self.asker:
+            return self.hidden
+        # The ACLs have changed meanwhile.
+        hidden = self.hidden | hidden_topics(now, (each.topic for each in response.partitions))
+        now.is_refused(Operation.READ, ResourceType.TOPIC, hidden - self.hidden)
+        return hidden
+
+    def results(self, response: values.FetchResponse, hidden: frozenset[str]) -> Iterator[tuple[FetchKey, _Result]]:
         """Return the results in the order of `wanted`, or the error code that there is instead."""
-        results, hidden = iter(response.partitions), self.hidden
-        if self.asker is not None and (now := self.asker.now()) is not self.asker:
-            # The ACLs have changed while the fetch waited.
-            hidden |= hidden_topics(now, (each.topic for each in response.partitions))
-            now.is_refused(Operation.READ, ResourceType.TOPIC, hidden - self.hidden)
+        results = iter(response.partitions)
         for key, topic, _ in self.wanted:
             if topic is None:
                 yield key, ErrorCode.UNKNOWN_TOPIC_ID
@@ -170,7 +175,7 @@ class FetchApi:
         )
         if isinstance(begun, Awaitable) or len(wanted) >= PARTITIONS_AT_ONCE:
             return self._respond_later(fetch, begun)
-        return self._response(fetch, [self._found(fetch, *each) for each in fetch.results(begun)])
+        return self._response(fetch, [self._found(fetch, *each) for each in fetch.results(begun, fetch.hidden)])
 
     def _fetch(
         self,
@@ -187,8 +192,9 @@ class FetchApi:
         if self._askers is None:
             return _Fetch(wanted=named, session=session, reads_committed=reads_committed)
         asker = self._askers.at(call.principal, call.peer)
-        hidden = hidden_topics(asker, [each.topic for each in named if each.topic is not None])
-        asker.is_refused(Operation.READ, ResourceType.TOPIC, hidden)
+        hidden = hidden_topics(asker, [topic for _, topic, _ in named if topic is not None])
+        if hidden:
+            asker.is_refused(Operation.READ, ResourceType.TOPIC, hidden)
         return _Fetch(wanted=named, session=session, reads_committed=reads_committed, asker=asker, hidden=hidden)
 
     async def _respond_later(
@@ -198,7 +204,7 @@ class FetchApi:
         try:
             response = await begun if isinstance(begun, Awaitable) else begun
             turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
-            for each in fetch.results(response):
+            for each in fetch.results(response, fetch.hidden_now(response)):
                 found.append(self._found(fetch, *each))
                 await turns.done()
             return self._response(fetch, found)
