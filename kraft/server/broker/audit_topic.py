@@ -5,7 +5,8 @@ lines of a broker, until its in-sync replicas have it. While they do not (no lea
 is sent again, and what does not fit in the queue meanwhile is lost and counted: the next batch begins with a line that
 says how many are missing. A batch whose answer was lost may be there twice, with the same keys.
 
-Nothing here is audited: brokers' calls are not, and the lines of the topic are not about itself.
+Nothing here is audited: brokers' calls are not, and the lines of the topic are not about itself
+(docs/adr/0060-audit-lines-are-written-once-and-by-brokers-only.md).
 """
 
 from __future__ import annotations
