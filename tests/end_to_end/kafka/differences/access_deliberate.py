@@ -12,14 +12,12 @@ ACCESS: Final = (
     *(
         Deliberate(
             scenarios="access_matrix",
-            places=f"{api} of {what} to *: {answers}.0.error_code",
+            places=f"{api} of metrics to *: {answers}.0.error_code",
             kafka=0,
             kraft=_INVALID_REQUEST,
-            reason="brokers have no loggers whose levels could be set, and no metrics of clients are wanted: whoever "
-            "may ask for their configs is told so",
+            reason="no metrics of clients are wanted: whoever may ask for the configs of these is told so",
         )
         for api, answers in (("DescribeConfigs", "results"), ("IncrementalAlterConfigs", "responses"))
-        for what in ("loggers", "metrics")
     ),
     Deliberate(
         scenarios="access_matrix",
