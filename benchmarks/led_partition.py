@@ -19,18 +19,19 @@ from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.wire.declaration import ZERO_UUID
 
+_NO_ID: Final = TopicId(ZERO_UUID)
 _BROKER: Final = BrokerId(1)
 _FREE_BYTES_MIN: Final = 1 << 20
 _GIVEN_UP_BYTES: Final = 1 << 10
 
 
-def led_partition(directory: Path, topic: str) -> Partition:
-    disk, topic_partition, config = RealDisk(), TopicPartition(topic, 0), broker_defaults({})
+def led_partition(directory: Path, topic: str, number: int = 0, topic_id: TopicId = _NO_ID) -> Partition:
+    disk, topic_partition, config = RealDisk(), TopicPartition(topic, number), broker_defaults({})
     space = DiskSpace(disk, _FREE_BYTES_MIN, _monotonic_ms)
     path = f"{directory}/{topic_partition}"
     partition = Partition(
         topic_partition=topic_partition,
-        topic_id=TopicId(ZERO_UUID),
+        topic_id=topic_id,
         log=PartitionLog.open(disk, path, config, topic_partition),
         high_watermark=Offset(0),
         config=config,
@@ -49,17 +50,21 @@ def led_partition(directory: Path, topic: str) -> Partition:
             role_changed=lambda partition: None,
         ),
     )
-    state = PartitionImage(
-        partition=0,
+    partition.lead(led_state(number), BrokerEpoch(1))
+    _begin_epoch(partition)
+    return partition
+
+
+def led_state(number: int) -> PartitionImage:
+    """Return the metadata of such a partition."""
+    return PartitionImage(
+        partition=number,
         replicas=(_BROKER,),
         isr=(_BROKER,),
         leader=_BROKER,
         leader_epoch=LeaderEpoch(0),
         partition_epoch=PartitionEpoch(0),
     )
-    partition.lead(state, BrokerEpoch(1))
-    _begin_epoch(partition)
-    return partition
 
 
 def _begin_epoch(partition: Partition) -> None:

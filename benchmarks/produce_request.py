@@ -37,6 +37,7 @@ from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.listener import SCRATCH_BYTES
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -86,6 +87,9 @@ class _Sink(asyncio.Transport):
 
 class _Listener:
     """The listener's side of the one connection."""
+
+    def __init__(self) -> None:
+        self.times = RequestTimes()
 
     def opened(self, connection: KafkaConnection) -> str | None:
         return None

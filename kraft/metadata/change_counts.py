@@ -43,3 +43,8 @@ class ChangeCounts:
             if isinstance(record, PartitionChanged):
                 self.add(image.topics[record.topic_id].partitions[record.partition], record.leader, record.isr)
             yield record
+
+
+def is_unclean(before: PartitionImage, leader: BrokerId) -> bool:
+    """Return whether a leader was elected that may lack committed records."""
+    return leader != NO_BROKER and leader not in before.isr and leader not in before.elr

@@ -114,6 +114,11 @@ class BrokerApis:
     def logins(self) -> ClientLogins:
         return ClientLogins(self._config, self._world, lambda: self._users, self.audit.note)
 
+    @property
+    def fetches(self) -> SharedFetches:
+        """Sessions and waiting partitions of the fetches of Kafka's clients."""
+        return self._kafka_fetches
+
     def user_import(self) -> UserImport:
         return UserImport(users_of_file(self._config), self._forwarder, self._world.entropy)
 

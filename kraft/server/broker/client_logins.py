@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from kraft.metadata.users import Users
@@ -23,6 +24,8 @@ from kraft.server.identity.world import NodeWorld
 class ClientLogins:
     def __init__(self, config: NodeConfig, world: NodeWorld, users: Callable[[], Users], audit: Audit | None) -> None:
         """`users` returns those of the metadata that this node has applied."""
+        self.counts = Counter[tuple[str, str]]()
+        """Number of logins by listener and name of the error; `NONE` for those that succeeded."""
         self._audit = audit
         self._config = config
         self._world = world
@@ -46,7 +49,7 @@ class ClientLogins:
             failure_delay_ms=self._config.connections.failed_login_delay_ms,
             checks=self._checks,
             verifier=None if tokens is None else self._verifiers[tokens],
-            noted=None if self._audit is None else login_noted(self._audit, listener),
+            noted=self._noted_at(listener),
         )
 
     def refused_at(self, listener: str) -> Callable[[str, str], None] | None:
@@ -55,6 +58,18 @@ class ClientLogins:
         if audit is None:
             return None
         return lambda address, reason: audit(refused_connection(address, listener, reason), 1)
+
+    def _noted_at(self, listener: str) -> LoginNoted:
+        """Return what counts the logins at a listener, and tells the audit of them."""
+        told = None if self._audit is None else login_noted(self._audit, listener)
+
+        def note(address: str, outcome: Session | LoginFailed) -> None:
+            reason = outcome.error_code.name if isinstance(outcome, LoginFailed) else ErrorCode.NONE.name
+            self.counts[listener, reason] += 1
+            if told is not None:
+                told(address, outcome)
+
+        return note
 
     async def run(self) -> None:
         """Keep the keys of authorization servers current until cancelled."""

@@ -11,6 +11,7 @@ from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import Corruption
 from kraft.quorum.membership import MembershipRefused
 from kraft.quorum.peer_security import PeerSecurity
+from kraft.quorum.port import Quorum
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.service import RaftService
 from kraft.quorum.snapshots import SnapshotStore
@@ -24,6 +25,7 @@ from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller import bootstrap
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
+from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.controller.voter_config import voter_config
 from kraft.server.controller.voter_features import VoterFeatures
 from kraft.server.controller.voter_snapshots import VoterSnapshots
@@ -119,6 +121,16 @@ class ControllerNode:
     def why_not_ready(self) -> str | None:
         """Return why this controller is of no use now, in words; None if it knows the active controller."""
         return None if self._quorum.leader_id is not None else "its controller knows no active controller"
+
+    @property
+    def host(self) -> StateMachineHost:
+        """The committed metadata, and whether this controller is the active one."""
+        return self._controller.host
+
+    @property
+    def quorum(self) -> Quorum:
+        """This voter."""
+        return self._quorum
 
     def grpc_services(self) -> list[RaftService | Service]:
         """Return the services of the CONTROLLER listener."""

@@ -19,10 +19,11 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from kraft.metadata.change_counts import is_unclean
 from kraft.metadata.decision import Decide, Decision, RecordsOnDemand
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA, check_levels, level_of
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import MetadataRecord, RegisterBroker
+from kraft.metadata.records import MetadataRecord, PartitionChanged, RegisterBroker
 from kraft.metadata.replayed_image import ReplayedImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
@@ -78,6 +79,8 @@ class StateMachineHost:
         """Index of the last entry in the image; entries of a transaction count once it has ended."""
         self.entry_bytes_total = 0
         """Bytes of the entries replayed in this process."""
+        self.unclean_elections = 0
+        """Elections of leaders that may lack committed records, while this controller was active."""
         self.registration_index: dict[BrokerId, int] = {}
         """Upper bound of the index of each broker's latest registration."""
         self._replayed = ReplayedImage()
@@ -120,10 +123,13 @@ class StateMachineHost:
         replayed = self._replayed.replay(records)
         if replayed.image.features is not self.image.features:
             check_levels(replayed.image)
-        self._replayed = replayed
+        before, self._replayed = self._replayed.image, replayed
         for record in records:
             if isinstance(record, RegisterBroker):
                 self.registration_index[record.broker_id] = index
+            elif isinstance(record, PartitionChanged) and self.active:
+                state = before.partition_by_id(record.topic_id, record.partition)
+                self.unclean_elections += state is not None and is_unclean(state, record.leader)
         self.entries.append(CommittedEntry(index=index, term=term, payload=payload))
         if not replayed.in_transaction:
             self.committed_index, self._committed_term = index, term

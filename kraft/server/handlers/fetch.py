@@ -103,7 +103,7 @@ class FetchHandler:
         is_over = results.is_read and (results.is_enough or request.max_wait_ms <= 0)
         if is_over and not results.has_look_ups:
             if fetch.takes_room():
-                return results.response()
+                return _counted(results)
             self._keep_no_records(fetch)
         return self._complete(fetch)
 
@@ -120,6 +120,7 @@ class FetchHandler:
     async def _complete(self, fetch: _FetchUnderWay) -> FetchResponse:
         """Wait for records, then for room, and read again after each wait, until there are both or time is over."""
         records_until_s = loop_time_s() + fetch.request.max_wait_ms / 1_000
+        self._partitions.counts.fetches_waiting += 1
         try:
             with Watch(self._watched(fetch.request)) as watch:
                 # Changes from before it watched have to be noticed, too.
@@ -130,13 +131,14 @@ class FetchHandler:
                         watch.again()
                         fetch.read_changes()
                     elif fetch.has_room and await self._completes_results(fetch):
-                        return fetch.results.response()
+                        return _counted(fetch.results)
                     else:
                         self._keep_no_records(fetch)
                         if not await fetch.wait_for_room():
-                            return fetch.results.response()
+                            return _counted(fetch.results)
                         fetch.read_anew()
         finally:
+            self._partitions.counts.fetches_waiting -= 1
             self._waiting_bytes.release(fetch)
 
     async def _wait_for_records(self, fetch: _FetchUnderWay, watch: Watch, until_s: float) -> bool:
@@ -270,6 +272,8 @@ class FetchHandler:
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)
         held = self._partitions.find_by_name(wanted.topic, wanted.partition)
+        if held is not None:
+            held.counts.failed_fetches += 1
         return FetchPartitionResult(
             topic=wanted.topic,
             partition=wanted.partition,
@@ -279,6 +283,16 @@ class FetchHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+
+def _counted(results: FetchResults) -> FetchResponse:
+    """Return the response, and count what it has of each topic."""
+    for read in results.reads:
+        if read.partition is not None:
+            counts = read.partition.counts
+            counts.fetches += 1
+            counts.bytes_out += len(read.result.records)
+    return results.response()
 
 
 def _named(aborted: Sequence[AbortedTxn]) -> list[AbortedTransaction]:

@@ -337,6 +337,9 @@ class ProduceHandler:
         self._refused_sequences.note(
             (wanted.topic, wanted.partition), wanted.records, refusal.error_code, loop_time_s()
         )
+        held = self._partitions.find_by_name(wanted.topic, wanted.partition)
+        if held is not None:
+            held.counts.failed_produces += 1
         # The traceback's frames hold the records, and other appends of the request may wait for long.
         return refusal.with_traceback(None)
 

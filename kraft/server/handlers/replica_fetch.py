@@ -52,7 +52,11 @@ class ReplicaFetchHandler:
         """
         # Not counted again after the wait: the request says what the follower had when it was sent.
         checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
-        await self._until_news(request, checked)
+        self._partitions.counts.replica_fetches_waiting += 1
+        try:
+            await self._until_news(request, checked)
+        finally:
+            self._partitions.counts.replica_fetches_waiting -= 1
         return lambda: ReplicaFetchResponse(number=request.number, partitions=self._read_all(request, checked))
 
     async def _until_news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> None:
@@ -166,6 +170,7 @@ class ReplicaFetchHandler:
                     self._throttle.sent(len(records))
         except Refusal as refusal:
             return self._refused(wanted, refusal)
+        self._partitions.counts.replication_bytes_out += len(records)
         return ReplicaFetchResult(
             topic_id=wanted.topic_id,
             partition=wanted.partition,

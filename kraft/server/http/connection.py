@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -163,17 +163,15 @@ class HttpConnection(asyncio.Protocol):
     async def _send(self, response: Response, headers: Mapping[str, str], *, has_body: bool = True) -> None:
         every = {
             "Content-Type": response.content_type,
-            "Content-Length": str(len(response.body)),
+            "Content-Length": str(len(response.body) + sum(map(len, response.more))),
             "X-Content-Type-Options": "nosniff",
             **headers,
         }
         reason = HTTPStatus(response.status).phrase
         head = h11.Response(status_code=response.status, headers=list(every.items()), reason=reason)
         ready = self._http.send(head) or b""
-        body = response.body if has_body else b""
-        for start in range(0, len(body), PART_BYTES_MAX):
-            part = self._http.send(h11.Data(data=body[start : start + PART_BYTES_MAX])) or b""
-            self._transport.write(ready + part)
+        for part in _parts(response) if has_body else ():
+            self._transport.write(ready + (self._http.send(h11.Data(data=part)) or b""))
             ready = b""
             self._close_in(SEND_S_MAX)
             await self._may_write.wait()
@@ -187,6 +185,12 @@ class HttpConnection(asyncio.Protocol):
 
 def _of_paths_above(routes: Routes, path: str) -> Handler | None:
     return next((handler for above, handler in routes.items() if above.endswith("/") and path.startswith(above)), None)
+
+
+def _parts(response: Response) -> Iterator[bytes]:
+    for piece in (response.body, *response.more):
+        for start in range(0, len(piece), PART_BYTES_MAX):
+            yield piece[start : start + PART_BYTES_MAX]
 
 
 def _size(request: h11.Request) -> int:

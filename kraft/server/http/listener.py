@@ -27,7 +27,7 @@ class HttpListener:
     """Serves `routes` at one address."""
 
     def __init__(self, address: Listener, routes: Routes) -> None:
-        self._address = address
+        self.address = address
         self._routes = routes
         self._connections: dict[HttpConnection, None] = {}
         """The one that opened first is first."""
@@ -36,6 +36,10 @@ class HttpListener:
         self._stop: asyncio.Event
         self._none_left: asyncio.Event
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be bound."""
         listening: Future[None] = Future()
@@ -43,7 +47,7 @@ class HttpListener:
         self._thread = threading.Thread(target=self._run, args=(listening,), name="http", daemon=True)
         self._thread.start()
         await asyncio.wrap_future(listening)
-        log.info("listener started", listener=str(self._address))
+        log.info("listener started", listener=str(self.address))
 
     def _run(self, listening: Future[None]) -> None:
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -52,7 +56,7 @@ class HttpListener:
     async def _serve(self, listening: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop, self._none_left = asyncio.Event(), asyncio.Event()
-        address = self._address
+        address = self.address
         try:
             server = await self._loop.create_server(
                 lambda: HttpConnection(self, self._routes), address.host or None, address.port

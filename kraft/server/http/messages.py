@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from msgspec import Struct
@@ -22,6 +22,9 @@ class Request(Struct, frozen=True, kw_only=True):
 
 class Response(Struct, frozen=True, kw_only=True):
     body: bytes
+    more: Sequence[bytes] = ()
+    """Further parts of a long body: to join 10 MiB would keep the interpreter from other threads for as many ms."""
+
     status: int = HTTPStatus.OK
     content_type: str = PLAIN_TEXT
 

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.answering import CloseConnection, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
+from kraft.server.kafka_listener.request_times import ApiTimes, RequestTimes
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
 from kraft.server.loop.closed_transports import free_closed
 
@@ -37,6 +39,10 @@ READ_BYTES_MIN: Final = 64 * 1024
 
 class ListenerSide(Protocol):
     """The calls that a connection makes to its listener."""
+
+    @property
+    def times(self) -> RequestTimes:
+        """Times of the requests of all connections."""
 
     def opened(self, connection: KafkaConnection) -> str | None:
         """Return why there are too many connections for this one, which must close; None if it may stay."""
@@ -83,6 +89,11 @@ class _Reply:
 
     task: asyncio.Task[None] | None = None
 
+    times: ApiTimes | None = None
+    """Those of the request's API, for one that waits since `waits_since_s`."""
+
+    waits_since_s: float = 0.0
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(
@@ -94,6 +105,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         """`make_buffer` takes the function to call when memory is free again."""
         self._listener = listener
+        self._times = listener.times.by_key
         self._make_requests = make_requests
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -121,7 +133,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._writer: ResponseWriter
         self._requests: Requests
-        self.peer = self.address = ""
+        self.peer = self.address = self.listener_name = ""
 
     # --- called by asyncio ---------------------------------------------------------------------------------------
 
@@ -310,9 +322,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: memoryview) -> None:
         self._pipelining = self._requests.is_pipelined(frame)
+        times, began_s = self._times[frame[1]], perf_counter()
         begun = self._requests.begin(frame)
+        local_s = perf_counter() - began_s
+        times.count += 1
+        times.local_s += local_s
         if not isinstance(begun, list):
-            reply = _Reply()
+            reply = _Reply(times=times, waits_since_s=began_s + local_s)
             reply.task = asyncio.ensure_future(self._answer_when_ready(reply, begun))
             self._replies.append(reply)
         elif self._replies:
@@ -341,6 +357,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._fail(error)
         else:
             self._used_at_s = self._loop.time()
+            if reply.times is not None:
+                reply.times.remote_s += perf_counter() - reply.waits_since_s
             self._take_frames()
 
     def _write_responses(self) -> None:

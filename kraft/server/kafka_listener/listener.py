@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -22,6 +23,7 @@ from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.loop.periods import loop_time_s, period_end
 from kraft.server.loop.throttling import Throttling
 from kraft.tls.contexts import ServerContext
@@ -83,6 +85,11 @@ class KafkaListener:
         """`tls_buffers` are those of this event loop. None: the listener has its own. `throttling` has the quotas of
         addresses.
         """
+        self.times = RequestTimes()
+        self.connections_of = Counter[str]()
+        """Number of connections, by the name of the listener."""
+        self.refused = 0
+        """Connections that were refused, or ended for what their clients did."""
         self._throttling = throttling
         self._limits = limits
         self._refusals = refusals
@@ -123,8 +130,9 @@ class KafkaListener:
         asks_for_login: bool = False,
         creation_rate_max: int | None = None,
         refused: Callable[[str, str], None] | None = None,
+        name: str = "",
     ) -> None:
-        """Listen at one more address. `creation_rate_max` is a rate of this listener alone.
+        """Listen at one more address. `creation_rate_max` is a rate of the listener of that name alone.
 
         `refused` is told the address of each client that is not admitted, or whose TLS handshake fails, and the reason.
 
@@ -132,7 +140,9 @@ class KafkaListener:
         """
 
         def connection(make_requests: MakeRequests) -> KafkaConnection:
-            return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
+            made = KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
+            made.listener_name = name
+            return made
 
         def connect() -> asyncio.BufferedProtocol:
             if not isinstance(answering, TlsAnswering):
@@ -149,6 +159,8 @@ class KafkaListener:
             are_strangers = asks_for_login or isinstance(answering, TlsAnswering)
             return self._admit(address, refused, are_strangers=are_strangers)
 
+        # So that it is known to have none.
+        self.connections_of[name] += 0
         server = await asyncio.get_running_loop().create_server(connect, host or None, port, start_serving=False)
         self._servers.append(server)
         rates = [each for each in (self._rate, allowance(creation_rate_max)) if each is not None]
@@ -161,6 +173,16 @@ class KafkaListener:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def stranger_count(self) -> int:
+        """Connections of clients that have not logged in."""
+        return len(self._strangers) + len(self._handshakes)
+
+    @property
+    def memory(self) -> ListenerMemory:
+        """The budgets of memory for requests and responses."""
+        return self._memory
 
     @property
     def receiving_bytes(self) -> int:
@@ -202,6 +224,7 @@ class KafkaListener:
             objection = f"{address} opens connections faster than its quota" if held_ms else None
         if objection is None:
             return None
+        self.refused += 1
         self._refusals.log(f"{address}:0", objection)
         if refused is not None:
             refused(address, objection)
@@ -256,6 +279,7 @@ class KafkaListener:
         objection = self._counts.objection(connection.address, is_stranger=connection.is_stranger)
         self._counts.opened(connection.address, is_stranger=connection.is_stranger)
         self._connections.add(connection)
+        self.connections_of[connection.listener_name] += 1
         if connection.is_stranger:
             self._strangers[connection] = None
             connection.receive_within(self._strangers_within)
@@ -292,11 +316,13 @@ class KafkaListener:
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
         self._connections.discard(connection)
+        self.connections_of[connection.listener_name] -= 1
         self._strangers.pop(connection, None)
         self._counts.closed(connection.address, is_stranger=connection.is_stranger)
         if not self._connections:
             self._none_left.set()
         if reason is not None:
+            self.refused += 1
             self._refusals.log(connection.peer, reason)
             if connection.is_stranger:
                 self._rates.failed(connection.address, loop_time_s())

@@ -42,6 +42,9 @@ class Throttling:
         self.now_ms = monotonic_ms
         self._pauses: dict[Pause, None] = {}
         """In the order in which they began."""
+        self.throttled = 0
+        """Number of waits since the process began."""
+        self.throttled_ms = 0
 
     def reconfigure(self, entries: Mapping[QuotaSubject, Mapping[str, float]]) -> None:
         self.quotas.reconfigure(entries)
@@ -49,6 +52,8 @@ class Throttling:
 
     def pause(self, wait_ms: int, over: Callback) -> Pause:
         """Call `over` after the wait, or when quotas change, unless the pause is cancelled."""
+        self.throttled += 1
+        self.throttled_ms += wait_ms
         return Pause(self._pauses, wait_ms, over)
 
     async def wait(self, wait_ms: int) -> None:

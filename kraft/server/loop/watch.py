@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import Final, NamedTuple
 
 import structlog
@@ -14,6 +15,9 @@ log = structlog.get_logger()
 
 SAMPLE_S: Final = 0.125
 """Other periodic tasks have multiples of it as their periods, so they wake when the watch does anyway."""
+
+SAMPLES_KEPT: Final = 80
+"""Those of ten seconds."""
 
 HELD_MS_MIN: Final = 100.0
 """Shorter holds are not logged."""
@@ -61,10 +65,51 @@ class LongestHold:
         return longest
 
 
-async def watch_loop() -> None:
-    """Log holds until cancelled."""
+class LoopFacts:
+    """How busy the loop was, and how long it was held: plain numbers, which others read."""
+
+    __slots__ = ("_longest_before_ms", "_longest_ms", "_minute", "_samples", "cpu_s", "held_s", "holds")
+
+    def __init__(self) -> None:
+        self.holds = 0
+        """Holds of at least `HELD_MS_MIN`."""
+        self.held_s = 0.0
+        """Their sum."""
+        self.cpu_s = 0.0
+        """Processor time of the loop's thread."""
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES_KEPT)
+        self._minute = 0
+        self._longest_ms = self._longest_before_ms = 0.0
+
+    def note(self, hold: LoopHold, now_s: float) -> None:
+        self.cpu_s += hold.loop_cpu_ms / 1_000
+        self._samples.append((now_s, self.cpu_s))
+        if hold.held_ms >= HELD_MS_MIN:
+            self.holds += 1
+            self.held_s += hold.held_ms / 1_000
+        if (minute := int(now_s // 60)) != self._minute:
+            self._longest_before_ms = self._longest_ms if minute == self._minute + 1 else 0.0
+            self._minute, self._longest_ms = minute, 0.0
+        self._longest_ms = max(self._longest_ms, hold.held_ms)
+
+    @property
+    def longest_s(self) -> float:
+        """Longest hold of this minute and of the one before."""
+        return max(self._longest_ms, self._longest_before_ms) / 1_000
+
+    @property
+    def idle_share(self) -> float | None:
+        """Part of the last ten seconds in which the loop's thread did not work, from 0 to 1; None: not known yet."""
+        if len(self._samples) < 2:
+            return None
+        (began_s, cpu_before_s), (ended_s, cpu_s) = self._samples[0], self._samples[-1]
+        return min(1.0, max(0.0, 1 - (cpu_s - cpu_before_s) / (ended_s - began_s)))
+
+
+async def watch_loop(facts: LoopFacts | None = None) -> None:
+    """Log holds until cancelled, and note them in `facts`."""
     loop = asyncio.get_running_loop()
-    samples = _Samples(loop)
+    samples = _Samples(loop, facts or LoopFacts())
     try:
         await loop.create_future()
     finally:
@@ -77,8 +122,9 @@ class _Samples:
     The timer is a bare one: a task that sleeps would take a second turn of the loop each time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, facts: LoopFacts) -> None:
         self._loop = loop
+        self._facts = facts
         self._holds = LongestHold(HELD_MS_MIN, REPORT_INTERVAL_S)
         self._begin()
 
@@ -98,6 +144,7 @@ class _Samples:
         )
         # First, so that the watch goes on whatever becomes of the log line.
         self._begin()
+        self._facts.note(hold, now_s)
         reported = self._holds.note(hold, now_s)
         if reported is not None:
             _log(reported)

@@ -8,12 +8,14 @@ from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller.controller_node import ControllerNode
 from kraft.server.kafka_listener.listener import KafkaListener
+from kraft.server.loop.watch import LoopFacts
 
 
 class NodeParts(Struct, frozen=True, kw_only=True):
     """Those that are there by now: a start takes a while, and is answered for, too."""
 
     config: NodeConfig
+    loop: LoopFacts
     broker: BrokerNode | None = None
     controller: ControllerNode | None = None
     kafka: KafkaListener | None = None

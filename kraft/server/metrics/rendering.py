@@ -17,10 +17,11 @@ from prometheus_client import exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from kraft.server.metrics.metric import Kind, Metric
-from kraft.server.metrics.snapshot import Values
+from kraft.server.metrics.snapshot import Series, Values
 
 SERIES_AT_ONCE: Final = 20
 COMPUTED_S_MAX: Final = 0.001
+PART_BYTES: Final = 128 * 1024
 PAUSE_S: Final = 0.0005
 """asyncio sleeps in milliseconds, and so at least one."""
 
@@ -52,28 +53,44 @@ def format_of(accept: str) -> TextFormat:
     return OPEN_METRICS if "application/openmetrics-text" in accept else TEXT
 
 
-async def render(values: Values, form: TextFormat) -> bytes:
-    """Return the text. Others have a turn of this thread's loop, and of the interpreter, meanwhile."""
+async def render(values: Values, form: TextFormat) -> list[bytes]:
+    """Return the text in parts, and empty `values` meanwhile.
+
+    To free all values at once, or to join a text of 10 MiB, would keep the interpreter for many milliseconds. Others
+    have a turn of this thread's loop, and of the interpreter.
+    """
+    parts: list[bytes] = []
     pieces: list[bytes] = []
+    size_bytes = 0
     began_s = perf_counter()
-    for metric, series in values.items():
+    while values:
+        metric = next(iter(values))
         is_first = True
-        for some in _batches(metric, series):
+        for some in _batches(metric, values.pop(metric)):
             text = form.encode(some)
             pieces.append(text if is_first else _without_head(text))
             is_first = False
+            size_bytes += len(text)
+            if size_bytes >= PART_BYTES:
+                parts.append(b"".join(pieces))
+                pieces.clear()
+                size_bytes = 0
             if perf_counter() - began_s > COMPUTED_S_MAX:
                 await asyncio.sleep(PAUSE_S)
                 began_s = perf_counter()
-    return b"".join([*pieces, form.end])
+    return [*parts, b"".join([*pieces, form.end])]
 
 
-def _batches(metric: Metric, series: list[tuple[tuple[str, ...], float]]) -> Iterator[Family]:
+def _batches(metric: Metric, series: Series) -> Iterator[Family]:
     name_of = _names(metric)
-    for start in range(0, len(series), SERIES_AT_ONCE):
+    series.reverse()
+    number = 0
+    while series:
         family = Family(metric.name, metric.help, metric.kind)
-        for number, (labels, value) in enumerate(series[start : start + SERIES_AT_ONCE], start):
+        for _ in range(min(SERIES_AT_ONCE, len(series))):
+            labels, value = series.pop()
             family.add_sample(name_of(number), dict(zip(metric.labels, labels, strict=True)), value)
+            number += 1
         yield family
 
 

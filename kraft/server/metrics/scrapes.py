@@ -24,7 +24,7 @@ class Scrapes:
         self._node_loop = node_loop
         self._take = take
         self._turn = asyncio.Lock()
-        self._under_way: dict[TextFormat, asyncio.Task[bytes]] = {}
+        self._under_way: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
 
     async def answer(self, request: Request) -> Response:
         form = format_of(request.accept)
@@ -34,11 +34,12 @@ class Scrapes:
             running.add_done_callback(lambda _: self._under_way.pop(form))
         try:
             # One scraper that gives up does not end it for the others.
-            return Response(body=await asyncio.shield(running), content_type=form.content_type)
+            first, *more = await asyncio.shield(running)
+            return Response(body=first, more=more, content_type=form.content_type)
         except LoopHangs:
             reason = f"the node's event loop has not answered within {SNAPSHOT_S_MAX:g} s"
             return line(reason, HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def _text(self, form: TextFormat) -> bytes:
+    async def _text(self, form: TextFormat) -> list[bytes]:
         async with self._turn:
             return await render(await on_node_loop(self._node_loop, self._take(), SNAPSHOT_S_MAX), form)

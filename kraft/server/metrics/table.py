@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from kraft.server.metrics import process_metrics, replica_metrics
+from kraft.server.metrics import (
+    controller_metrics,
+    coordinator_metrics,
+    listener_metrics,
+    process_metrics,
+    replica_metrics,
+    topic_metrics,
+)
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Collect, Snapshot
@@ -22,7 +29,11 @@ class Section(NamedTuple):
 
 SECTIONS: Final = (
     Section("Replicas", replica_metrics.METRICS, replica_metrics.collect),
-    Section("Process", process_metrics.METRICS, process_metrics.collect),
+    Section("Topics and partitions", topic_metrics.METRICS, topic_metrics.collect),
+    Section("Controller and quorum", controller_metrics.METRICS, controller_metrics.collect),
+    Section("Clients of Kafka's listeners", listener_metrics.METRICS, listener_metrics.collect),
+    Section("Groups and transactions", coordinator_metrics.METRICS, coordinator_metrics.collect),
+    Section("Process and event loop", process_metrics.METRICS, process_metrics.collect),
 )
 
 

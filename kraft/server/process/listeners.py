@@ -153,6 +153,7 @@ class Listeners:
                 listener.port,
                 answering.at(listener.name),
                 asks_for_login=config.security_of(listener.name).sasl is not None,
+                name=listener.name,
                 creation_rate_max=dict(config.connections.creation_rates_of_listeners).get(listener.name),
                 refused=apis.logins.refused_at(listener.name),
             )

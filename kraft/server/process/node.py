@@ -40,10 +40,10 @@ from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.background import cancelled
 from kraft.server.loop.crowds import new_event_loop
-from kraft.server.loop.watch import watch_loop
+from kraft.server.loop.watch import LoopFacts, watch_loop
 from kraft.server.process.file_limit import raise_file_limit
 from kraft.server.process.listeners import Listeners
-from kraft.server.process.node_http import NodeHttp
+from kraft.server.process.node_http import NodeHttp, Parts
 from kraft.server.process.ports import check_listeners
 from kraft.server.process.pulse import Pulse
 from kraft.server.process.service_manager import ServiceManager
@@ -99,10 +99,11 @@ class _Node:
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
+        self._loop_facts = LoopFacts()
         self._roles: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None]
         self._pulse = Pulse(self._why_not_ready, ServiceManager(os.environ))
-        self._http = NodeHttp(config, lambda: (self._broker, self._controller, self._listeners.kafka), self._pulse)
+        self._http = NodeHttp(config, self._parts, self._pulse, self._loop_facts)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -123,7 +124,7 @@ class _Node:
             # A gRPC server that is not stopped would outlive the event loop, and end with a traceback.
             await self._hang_up()
             raise
-        self._run_role("loop watch", watch_loop())
+        self._run_role("loop watch", watch_loop(self._loop_facts))
         self._run_role("connection watch", self._listeners.watch(self._world.clock.wall_ms))
         bound_collections()
         ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
@@ -189,6 +190,9 @@ class _Node:
         if of_controller is not None or not self._config.is_broker:
             return of_controller
         return "its controller is starting" if self._broker is None else self._broker.why_not_ready()
+
+    def _parts(self) -> Parts:
+        return self._broker, self._controller, self._listeners.kafka
 
     def _run_role(self, role: str, running: Coroutine[Any, Any, None]) -> None:
         self._roles.append(self._running(role, running))

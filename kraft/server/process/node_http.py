@@ -14,6 +14,7 @@ from kraft.server.controller.controller_node import ControllerNode
 from kraft.server.http.listener import HttpListener
 from kraft.server.http.messages import Routes
 from kraft.server.kafka_listener.listener import KafkaListener
+from kraft.server.loop.watch import LoopFacts
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.scrapes import Scrapes
 from kraft.server.metrics.snapshot import Values, take
@@ -21,16 +22,18 @@ from kraft.server.metrics.table import collecting
 from kraft.server.process.health_routes import health_routes
 from kraft.server.process.pulse import Pulse
 
-PartsByNow = Callable[[], tuple[BrokerNode | None, ControllerNode | None, KafkaListener | None]]
-"""Returns the parts that the node has by now. Call it on the node's loop."""
+Parts = tuple[BrokerNode | None, ControllerNode | None, KafkaListener | None]
+"""The parts that the node has by now."""
 
 
 class NodeHttp:
     """Listens if the node has a `metrics.address`."""
 
-    def __init__(self, config: NodeConfig, parts: PartsByNow, pulse: Pulse) -> None:
+    def __init__(self, config: NodeConfig, parts: Callable[[], Parts], pulse: Pulse, loop_facts: LoopFacts) -> None:
+        """`parts` is called on the node's loop."""
         self._config = config
         self._pulse = pulse
+        self._loop_facts = loop_facts
         self._parts_by_now = parts
         self._listener: HttpListener | None = None
 
@@ -69,4 +72,4 @@ class NodeHttp:
 
     def _parts(self) -> NodeParts:
         broker, controller, kafka = self._parts_by_now()
-        return NodeParts(config=self._config, broker=broker, controller=controller, kafka=kafka)
+        return NodeParts(config=self._config, loop=self._loop_facts, broker=broker, controller=controller, kafka=kafka)

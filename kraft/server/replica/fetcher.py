@@ -405,6 +405,7 @@ class ReplicaFetcher:
                 assert_never(effect)
 
     def _append(self, partition: Partition, follower: PartitionFollower, records: Buffer) -> None:
+        partition.counts.broker.replication_bytes_in += len(records)
         self._make_change(
             lambda: partition.append_as_follower(records),
             refused=lambda refusal: self._append_refused(partition, follower, refusal),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 from typing import Any, Protocol
 
 from kraft.model.ids import LogDirectory
@@ -37,6 +38,25 @@ class Syncable(Protocol):
         """Handle the end of a ticket's work: what it covered is on disk, or the disk failed."""
 
 
+class SyncCounts:
+    """Rounds of syncs of one log directory since the process began."""
+
+    __slots__ = ("logs", "longest_s", "rounds", "seconds")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.logs = 0
+        """Logs that were synced in them, and steps of other changes."""
+        self.seconds = 0.0
+        self.longest_s = 0.0
+
+    def note(self, logs: int, took_s: float) -> None:
+        self.rounds += 1
+        self.logs += logs
+        self.seconds += took_s
+        self.longest_s = max(self.longest_s, took_s)
+
+
 class LogSyncer:
     """Syncs the logs of all log directories until `run` is cancelled."""
 
@@ -45,6 +65,10 @@ class LogSyncer:
         self._directories = {
             directory: _DirectorySyncer(number) for number, directory in enumerate(dict.fromkeys(directories))
         }
+
+    @property
+    def counts(self) -> dict[LogDirectory, SyncCounts]:
+        return {directory: syncer.counts for directory, syncer in self._directories.items()}
 
     def request(self, replica: Syncable) -> None:
         """Request a sync of the replica's log; `complete_sync` is called after it."""
@@ -77,6 +101,7 @@ class _DirectorySyncer:
         self._dirty: dict[Syncable, None] = {}
         self._wanted = asyncio.Event()
         self._round: list[tuple[Syncable, Ticket]] = []
+        self.counts = SyncCounts()
 
     def request(self, replica: Syncable) -> None:
         self._dirty[replica] = None
@@ -104,14 +129,18 @@ class _DirectorySyncer:
         running = self.thread.submit(_run_all, [ticket for _, ticket in tickets])
         running.add_done_callback(lambda ran: loop.call_soon_threadsafe(_complete_all, ran, tickets, over))
         await over
+        self.counts.note(len(tickets), running.result())
 
 
-def _run_all(tickets: list[Ticket]) -> None:
+def _run_all(tickets: list[Ticket]) -> float:
+    """Return how long it took, in seconds."""
+    began_s = perf_counter()
     for ticket in tickets:
         ticket.run()
+    return perf_counter() - began_s
 
 
-def _complete_all(ran: Future[None], tickets: list[tuple[Syncable, Ticket]], over: asyncio.Future[None]) -> None:
+def _complete_all(ran: Future[float], tickets: list[tuple[Syncable, Ticket]], over: asyncio.Future[None]) -> None:
     """Complete the tickets of a round, unless it was cancelled, and then end `over`, also with an error.
 
     The task that awaits `over` goes on one turn of the loop later; the requests that waited are answered before it.

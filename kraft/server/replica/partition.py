@@ -44,6 +44,7 @@ from kraft.replication.effects import (
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory
+from kraft.server.replica.counts import BrokerCounts, TopicCounts
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.replica_log import ReplicaLog
@@ -89,6 +90,10 @@ class Partition:
         """Notifies of a higher high watermark, and of a change of this broker's role."""
         self.low_watermark_moved = Notifier()
         """Notifies when the leader's low watermark may have changed, and of a change of this broker's role."""
+        self.counts = TopicCounts(BrokerCounts())
+        """Those of the topic, once the broker holds the partition."""
+        self._isr: tuple[BrokerId, ...] = ()
+        """The ISR at its last change."""
         self._known_high_watermark = high_watermark
         self._config = config
         self._produces = ProducePurgatory()
@@ -173,6 +178,7 @@ class Partition:
             now_ms=services.monotonic_ms(),
             is_active=services.is_active,
         )
+        self._isr = state.isr
         self._run(self.leader.start())
         self.replica_log.sync_if_needed()
         services.role_changed(self)
@@ -269,7 +275,8 @@ class Partition:
         """
         leader, replica_log = self.as_leader(), self.replica_log
         leader.check_produce(acks)
-        replica_log.admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
+        size_bytes = records.size_bytes if isinstance(records, CheckedRecords) else len(records)
+        replica_log.admit(size_bytes)
         if (change := replica_log.changes.under_way) is not None:
             raise LogIsChanging(change, is_own=False)
         epoch, now_ms = LeaderEpoch(self.leader_epoch), self._services.wall_ms()
@@ -280,6 +287,10 @@ class Partition:
             self._run(effects)
         replica_log.sync_if_needed()
         self.appended.notify()
+        counts = self.counts
+        counts.appends += 1
+        counts.bytes_in += size_bytes
+        counts.messages_in += result.last_offset - result.base_offset + 1
         return result
 
     def park_produce(self, required_offset: Offset) -> ProduceOutcome:
@@ -468,7 +479,13 @@ class Partition:
                     self._services.propose_isr(self, effect)
                 case IsrChanged():
                     if self.leader is not None:
+                        self._isr = self.counts.isr_changed(self._isr, self.leader.isr)
                         self._produces.complete(self.leader.acks_result)
                     self.low_watermark_moved.notify()
                 case _:
                     assert_never(effect)
+
+    @property
+    def produces_waiting(self) -> int:
+        """Number of produces that wait for replicas."""
+        return len(self._produces)

@@ -19,6 +19,7 @@ from kraft.model.ids import (
     TopicIdPartition,
     TopicPartition,
 )
+from kraft.server.replica.counts import BrokerCounts
 from kraft.server.replica.partition import Partition
 
 
@@ -68,15 +69,18 @@ class Partitions:
         self._by_id: dict[TopicIdPartition, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._offline: dict[TopicIdPartition, OfflineReplica] = {}
+        self.counts = BrokerCounts()
 
     def add(self, partition: Partition) -> None:
         assert partition.topic_partition not in self._by_name, f"{partition.topic_partition} is held already"
         self._by_id[partition.id] = partition
         self._by_name[partition.topic_partition] = partition
+        partition.counts = self.counts.replica_added(partition.topic_partition.topic)
 
     def remove(self, partition: Partition) -> None:
         del self._by_id[partition.id]
         del self._by_name[partition.topic_partition]
+        self.counts.replica_removed(partition.topic_partition.topic)
 
     # --- offline ---------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from kraft.server.config.components import LogMaintenance
 from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.upkeep.counts import UpkeepCounts
 from kraft.server.upkeep.throttle import Stopped, Throttle
 
 log = structlog.get_logger()
@@ -59,6 +60,7 @@ class LogCleaner:
         wall_ms: NowMs,
         is_full: Callable[[LogDirectory], bool],
         remove_later: Callable[[Partition, list[str]], None],
+        counts: UpkeepCounts,
     ) -> None:
         """`executor` has `cleaner_threads` threads; `is_full` returns whether a log directory's disk is full."""
         self._partitions = partitions
@@ -71,6 +73,7 @@ class LogCleaner:
         self._wall_ms = wall_ms
         self._is_full = is_full
         self._remove_later = remove_later
+        self._counts = counts
         self._in_progress: set[Partition] = set()
         self._uncleanable: set[Partition] = set()
         self._suspected: dict[Partition, Corruption] = {}
@@ -168,6 +171,11 @@ class LogCleaner:
             self._log_compacted(partition, cleaned.result, loop.time() - began_s)
 
     def _log_compacted(self, partition: Partition, result: CleaningResult, took_s: float) -> None:
+        counts = self._counts
+        counts.compactions += 1
+        counts.cleaning_s += took_s
+        counts.compaction_bytes_read += result.bytes_read
+        counts.compaction_bytes_kept += result.bytes_kept
         log.info(
             "log compacted",
             partition=str(partition.topic_partition),

@@ -23,6 +23,7 @@ from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.cleaner import LogCleaner
+from kraft.server.upkeep.counts import UpkeepCounts
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.file_remover import FileRemover
 from kraft.server.upkeep.scrubber import LogScrubber
@@ -52,6 +53,7 @@ class LogMaintenanceTasks:
         self._disk = disk
         self._disk_space = disk_space
         self._config = config
+        self.counts = UpkeepCounts()
         self._retention_wanted = asyncio.Event()
         self._removers = {directory: FileRemover(disk, thread) for directory, thread in store_threads.items()}
         self._cleaner_throttle = Throttle(config.cleaner_io_bytes_per_second_max)
@@ -65,6 +67,7 @@ class LogMaintenanceTasks:
             wall_ms=wall_ms,
             is_full=disk_space.is_full,
             remove_later=self._remove_later,
+            counts=self.counts,
         )
         self._scrubber = LogScrubber(
             partitions=partitions,
@@ -117,15 +120,17 @@ class LogMaintenanceTasks:
 
     def _begin_retention(self, partition: Partition) -> None:
         """Begin retention without waiting for its end: a disk that hangs does not delay the others."""
-        before = partition.log.log_start_offset
+        before, size_before = partition.log.log_start_offset, partition.log.size_bytes
         try:
             outcome = partition.apply_retention()
         except Refusal as refusal:
             _log_delay(partition, refusal)
         else:
-            outcome.when_done(lambda: self._retention_applied(partition, before, outcome))
+            outcome.when_done(lambda: self._retention_applied(partition, before, size_before, outcome))
 
-    def _retention_applied(self, partition: Partition, before: Offset, outcome: ChangeOutcome[list[str]]) -> None:
+    def _retention_applied(
+        self, partition: Partition, before: Offset, size_before: int, outcome: ChangeOutcome[list[str]]
+    ) -> None:
         try:
             dropped = outcome.result()
         except Refusal as refusal:
@@ -133,6 +138,8 @@ class LogMaintenanceTasks:
             return
         if dropped:
             self._remove_later(partition, dropped)
+            self.counts.retention_deletions += 1
+            self.counts.retention_bytes += max(0, size_before - partition.log.size_bytes)
             log.info(
                 "segments deleted by retention",
                 partition=str(partition.topic_partition),

@@ -14,6 +14,7 @@ from kraft.server.config.values import METRICS, Listener
 from kraft.server.http import connection
 from kraft.server.http.listener import CONNECTIONS_MAX, HttpListener
 from kraft.server.http.messages import Request, Response, line
+from tests.support.waiting import until
 
 LARGE = b"x" * (32 << 20)
 WAIT_S = 20.0
@@ -24,7 +25,7 @@ async def _said(request: Request) -> Response:
 
 
 async def _large(_: Request) -> Response:
-    return Response(body=LARGE)
+    return Response(body=LARGE[:7], more=[LARGE[7:-7], LARGE[-7:]])
 
 
 async def _broken(_: Request) -> Response:
@@ -40,12 +41,17 @@ ROUTES = {"/said": _said, "/below/": _said, "/large": _large, "/broken": _broken
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def serving() -> Iterator[HttpListener]:
     with ReservedPorts(1) as (port,):
         serving = HttpListener(Listener(METRICS, "127.0.0.1", port), ROUTES)
         asyncio.run(serving.start())
-        yield port
+        yield serving
         asyncio.run(serving.stop())
+
+
+@pytest.fixture
+def port(serving: HttpListener) -> int:
+    return serving.address.port
 
 
 def _connect(port: int) -> socket.socket:
@@ -136,22 +142,15 @@ def test_a_head_that_does_not_arrive_ends_the_connection(
         assert not _rest(client)
 
 
-def test_a_scraper_that_never_reads_is_closed_and_others_are_answered(
-    port: int, monkeypatch: pytest.MonkeyPatch
+def test_scrapers_that_never_read_are_closed_and_others_are_answered(
+    serving: HttpListener, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "SEND_S_MAX", 0.3)
+    monkeypatch.setattr(connection, "SEND_S_MAX", 0.5)
     with ExitStack() as silent:
         for _ in range(CONNECTIONS_MAX - 1):
             silent.enter_context(_connect(port)).sendall(_get("/large"))
         assert b" 200 OK" in _answered(port, _get("/said"))
-        deaf = silent.enter_context(_connect(port))
-        deaf.sendall(_get("/large"))
-        assert not deaf.recv(0)
-        # Once they are closed, there is room for as many again.
-        asyncio.run(asyncio.sleep(0.5))
-        assert len(_rest(deaf)) < len(LARGE)
-        for _ in range(CONNECTIONS_MAX - 1):
-            silent.enter_context(_connect(port))
+        until(lambda: not serving.connection_count, "connections are still open")
         assert b" 200 OK" in _answered(port, _get("/said"))
 
 
@@ -181,6 +180,12 @@ def test_one_that_is_being_answered_stays(port: int) -> None:
             open_ones.enter_context(_connect(port))
         assert b" 200 OK" in _answered(port, _get("/said"))
         assert len(first + _rest(answered)) > len(LARGE)
+
+
+def test_a_body_in_parts_arrives_as_one(port: int) -> None:
+    head, _, body = _answered(port, _get("/large", "Connection: close")).partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(LARGE)}\r\n".encode() in head
+    assert body == LARGE
 
 
 def test_an_address_in_use_is_an_error_of_the_start(port: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kraft.server.metrics.exceptions import NOT_SERVED
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.table import SECTIONS
 
@@ -24,6 +25,10 @@ def _lines() -> Iterator[str]:
         yield "| Kafka's JMX name | Series | |"
         yield "|---|---|---|"
         yield from map(_row, section.metrics)
+    yield "\n## What dashboards ask for and nodes do not serve\n"
+    yield "| Series | Why |"
+    yield "|---|---|"
+    yield from (f"| `{name}` | {reason} |" for name, reason in NOT_SERVED.items())
     yield ""
 
 

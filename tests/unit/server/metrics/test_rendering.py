@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from kraft.server.metrics.metric import counter, gauge, summary
-from kraft.server.metrics.rendering import OPEN_METRICS, TEXT, TextFormat, format_of, render
-from kraft.server.metrics.snapshot import Snapshot
+from kraft.server.metrics.rendering import OPEN_METRICS, PART_BYTES, TEXT, TextFormat, format_of, render
+from kraft.server.metrics.snapshot import Snapshot, Values
 
 SIZE: Final = gauge("kraft_size_bytes", "Bytes with \\ and\na line.", "topic", "partition")
 EVENTS: Final = counter("kraft_events", "Events.")
@@ -31,9 +31,13 @@ def _snapshot() -> Snapshot:
     return snapshot
 
 
+def _text(values: Values, form: TextFormat) -> str:
+    return b"".join(asyncio.run(render(values, form))).decode()
+
+
 @pytest.mark.parametrize("form", [TEXT, OPEN_METRICS], ids=["text", "open metrics"])
 def test_what_is_written_is_what_prometheus_reads(form: TextFormat) -> None:
-    text = asyncio.run(render(_snapshot().values, form)).decode()
+    text = _text(_snapshot().values, form)
     found = {family.name: family for family in (read_open_metrics if form.is_open_metrics else read_text)(text)}
     sizes = {(each.labels["topic"], each.labels["partition"]): each.value for each in found["kraft_size_bytes"].samples}
     assert sizes == {(name, str(partition)): partition * 1_000 for name in NAMES for partition in range(30)}
@@ -53,7 +57,7 @@ def test_what_is_written_is_what_prometheus_reads(form: TextFormat) -> None:
 
 def test_help_and_type_of_many_series_are_said_once() -> None:
     for form in (TEXT, OPEN_METRICS):
-        text = asyncio.run(render(_snapshot().values, form)).decode()
+        text = _text(_snapshot().values, form)
         assert text.count("# TYPE kraft_size_bytes gauge\n") == 1
         assert text.count("# HELP kraft_size_bytes ") == 1
         assert text.endswith("# EOF\n") is form.is_open_metrics
@@ -73,5 +77,22 @@ def test_a_scraper_gets_a_format_that_it_reads(accept: str, form: TextFormat) ->
 
 
 def test_nothing_is_an_empty_text() -> None:
-    assert asyncio.run(render({}, TEXT)) == b""
-    assert asyncio.run(render({}, OPEN_METRICS)) == b"# EOF\n"
+    assert _text({}, TEXT) == ""
+    assert _text({}, OPEN_METRICS) == "# EOF\n"
+
+
+def test_values_are_freed_while_the_text_is_made() -> None:
+    values = _snapshot().values
+    asyncio.run(render(values, TEXT))
+    assert values == {}
+
+
+def test_a_long_text_is_in_parts_of_whole_lines() -> None:
+    snapshot = Snapshot()
+    for number in range(20_000):
+        snapshot.add(SIZE, number, "orders", str(number))
+    parts = asyncio.run(render(snapshot.values, TEXT))
+    assert len(parts) > 3
+    assert max(map(len, parts)) < 2 * PART_BYTES
+    (family,) = read_text(b"".join(parts).decode())
+    assert [each.value for each in family.samples] == list(range(20_000))

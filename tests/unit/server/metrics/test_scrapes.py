@@ -12,11 +12,17 @@ from kraft.server.http.messages import Request
 from kraft.server.metrics import scrapes as scrapes_module
 from kraft.server.metrics.metric import gauge
 from kraft.server.metrics.scrapes import Scrapes
-from kraft.server.metrics.snapshot import Values
+from kraft.server.metrics.snapshot import Snapshot, Values
 
 SIZE = gauge("kraft_size", "Size.")
 OPEN = Request(path="/metrics", accept="application/openmetrics-text")
 TEXT = Request(path="/metrics")
+
+
+def _size(number: int) -> Values:
+    snapshot = Snapshot()
+    snapshot.add(SIZE, number)
+    return snapshot.values
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def test_scrapers_that_ask_meanwhile_share_a_snapshot_and_later_ones_do_not(
         nonlocal taken
         taken += 1
         await asyncio.sleep(0.05)
-        return {SIZE: [((), taken)]}
+        return _size(taken)
 
     async def scrape() -> None:
         scrapes = Scrapes(node_loop, take)
@@ -57,7 +63,7 @@ def test_scrapers_that_ask_meanwhile_share_a_snapshot_and_later_ones_do_not(
 def test_one_scraper_that_gives_up_does_not_end_it_for_others(node_loop: asyncio.AbstractEventLoop) -> None:
     async def take() -> Values:
         await asyncio.sleep(0.05)
-        return {SIZE: [((), 1)]}
+        return _size(1)
 
     async def scrape() -> None:
         scrapes = Scrapes(node_loop, take)

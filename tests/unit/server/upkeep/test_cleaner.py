@@ -22,6 +22,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.replica_move import ReplicaMove
 from kraft.server.upkeep import cleaner
 from kraft.server.upkeep.cleaner import LogCleaner
+from kraft.server.upkeep.counts import UpkeepCounts
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
 from tests.support.cluster_images import ORDERS
@@ -56,6 +57,7 @@ class Cleaning:
     def __init__(self, broker: Broker, disk: RealDisk | None = None, **config: Any) -> None:
         self.removed: list[str] = []
         self.is_full = False
+        self.counts = UpkeepCounts()
         self.cleaner = LogCleaner(
             partitions=broker.partitions,
             disk=disk or RealDisk(),
@@ -65,6 +67,7 @@ class Cleaning:
             wall_ms=lambda: WALL_MS,
             is_full=lambda _: self.is_full,
             remove_later=lambda _, paths: self.removed.extend(paths),
+            counts=self.counts,
         )
 
     def clean(self) -> bool:

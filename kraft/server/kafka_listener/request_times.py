@@ -1,0 +1,32 @@
+"""How many requests a listener had of each API, and how long they took: sums of seconds, which others read.
+
+A request is begun in one turn of the event loop. Most are answered in it; others wait, for replicas, records, other
+members or a thread, and are answered in a later one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KEYS: Final = 256
+"""The lower byte of an API's key: all keys are below it."""
+
+
+class ApiTimes:
+    """Times of the requests of one API."""
+
+    __slots__ = ("count", "local_s", "remote_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.local_s = 0.0
+        """Time until they were answered, or waited."""
+        self.remote_s = 0.0
+        """Time from then on until they were answered: they waited, or others had their turns."""
+
+
+class RequestTimes:
+    """Times by the key of the API."""
+
+    def __init__(self) -> None:
+        self.by_key: Final = tuple(ApiTimes() for _ in range(KEYS))

@@ -1,0 +1,41 @@
+"""Series that dashboards ask for and that a node does not serve, with the reason. docs/metrics.md shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_JVM: Final = (
+    "There is no JVM. `process_resident_memory_bytes`, `process_cpu_seconds_total` and `kraft_threads` are there."
+)
+_OF_KUBERNETES: Final = "Served by Kubernetes (cAdvisor, kubelet), not by a broker."
+_CHANNEL: Final = "Voters exchange streams of messages, whose bytes gRPC does not tell."
+
+NOT_SERVED: Final = {
+    "jvm_memory_bytes_used": _JVM,
+    "jvm_memory_used_bytes": _JVM,
+    "jvm_gc_collection_seconds_sum": _JVM,
+    "jvm_gc_collection_seconds_count": _JVM,
+    "jvm_threads_current": _JVM,
+    "container_memory_usage_bytes": _OF_KUBERNETES,
+    "container_memory_working_set_bytes": _OF_KUBERNETES,
+    "container_cpu_usage_seconds_total": _OF_KUBERNETES,
+    "container_last_seen": _OF_KUBERNETES,
+    "kubelet_volume_stats_available_bytes": _OF_KUBERNETES,
+    "kubelet_volume_stats_capacity_bytes": _OF_KUBERNETES,
+    "kafka_server_raftmetrics_append_records_rate": (
+        "A rate is the reader's to compute: `rate(kafka_server_raftmetrics_log_end_offset[1m])`."
+    ),
+    "kafka_server_raftmetrics_fetch_records_rate": (
+        "A rate is the reader's to compute: `rate(kafka_server_raftmetrics_log_end_offset[1m])` of a follower."
+    ),
+    "kafka_server_raftmetrics_commit_latency_avg": "Commits are not timed yet.",
+    "kafka_server_raftmetrics_current_vote": "The quorum keeps its votes to itself.",
+    "kafka_server_raftchannelmetrics_incoming_byte_total": _CHANNEL,
+    "kafka_server_raftchannelmetrics_outgoing_byte_total": _CHANNEL,
+    "kafka_server_raftchannelmetrics_request_total": _CHANNEL,
+    "kafka_server_raftchannelmetrics_response_total": _CHANNEL,
+    "kafka_consumergroupzookeeper_lag_zookeeper": "There is no ZooKeeper.",
+    "kafka_consumergroup_uncommitted_offsets": (
+        "An older name of `kafka_consumergroup_lag`, with the same value: change the dashboard's expression."
+    ),
+}
