@@ -4,6 +4,9 @@ Three brokers. The partition moves from one to another, with the rate as the lim
 and of the follower alone; then at a rate that is doubled after a third of it; then between two log directories of one
 broker; and without a limit, for comparison. The client writes a record at a time, a hundred in a second, with acks=all
 to both brokers, before each move and beside it.
+
+Other work on the machine makes the client's latencies at two times hard to compare. So one move has pauses, at a rate
+of 0, every few seconds: they are its "before". And once nothing moves at all: that ratio is the noise.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ MOVED: Final = "moved"
 CLIENT: Final = "client"
 BATCH: Final = b"r" * 65_000
 BEFORE_S: Final = 10.0
+PAUSE_S: Final = 3.0
+NOTHING_S: Final = 30.0
 DEADLINE_S: Final = 600.0
 LEADER: Final = "leader.replication.throttled"
 FOLLOWER: Final = "follower.replication.throttled"
@@ -49,8 +54,13 @@ class Moving:
     is_inside: bool = False
     """Between log directories of one broker."""
 
+    has_pauses: bool = False
+    moves: bool = True
+
 
 MOVES: Final = (
+    Moving("nothing moves", (), moves=False),
+    Moving("leader and follower, with pauses", (f"{LEADER}.rate", f"{FOLLOWER}.rate"), has_pauses=True),
     Moving("leader and follower", (f"{LEADER}.rate", f"{FOLLOWER}.rate")),
     Moving("leader", (f"{LEADER}.rate",)),
     Moving("follower", (f"{FOLLOWER}.rate",)),
@@ -140,9 +150,6 @@ class Client:
             self._producer.flush(60)
             self.latencies_ms.append((time.monotonic() - began_s) * 1_000)
 
-    def percentile_ms(self, percent: int) -> float:
-        return sorted(self.latencies_ms)[len(self.latencies_ms) * percent // 100]
-
 
 def _fill(cluster: Cluster, mib: int) -> None:
     producer = confluent_kafka.Producer(
@@ -155,8 +162,8 @@ def _fill(cluster: Cluster, mib: int) -> None:
     assert producer.flush(60) == 0
 
 
-def _until_over(site: Site, moving: Moving, rate: int, size_bytes: int) -> tuple[float, float | None]:
-    """Do the move. Return how long it took, and the bytes per second after the rate was changed, if it was."""
+def _until_over(site: Site, moving: Moving, rate: int, size_bytes: int) -> float:
+    """Do the move. Return its bytes per second; after the rate was changed, if it was."""
     source, began_s = site.place(), time.monotonic()
     there = site.begin(moving)
     changed: tuple[float, int] | None = None
@@ -168,35 +175,62 @@ def _until_over(site: Site, moving: Moving, rate: int, size_bytes: int) -> tuple
         assert now_s - began_s < DEADLINE_S, f"{there()} bytes of {size_bytes} have moved"
         # Nothing tells when the files have grown.
         time.sleep(0.1)
-    ended_s = time.monotonic()
-    if changed is None:
-        return ended_s - began_s, None
-    return ended_s - began_s, (size_bytes - changed[1]) / (ended_s - changed[0])
+    since_s, before_bytes = changed or (began_s, 0)
+    return (size_bytes - before_bytes) / (time.monotonic() - since_s)
+
+
+def _until_over_with_pauses(site: Site, moving: Moving, rate: int, client: Client) -> tuple[list[float], float]:
+    """Do the move. Return the client's latencies in the pauses, and the bytes per second between them."""
+    source, size_bytes, moved_s = site.place(), site.files(site.place()), 0.0
+    moving_ms, pausing_ms = client.latencies_ms, list[float]()
+    site.begin(moving)
+    while True:
+        client.latencies_ms, began_s = moving_ms, time.monotonic()
+        while time.monotonic() < began_s + PAUSE_S:
+            if site.is_over(moving, source):
+                return pausing_ms, size_bytes / (moved_s + time.monotonic() - began_s)
+            time.sleep(0.1)
+        site.limit(moving.keys, 0)
+        moved_s += time.monotonic() - began_s
+        client.latencies_ms = pausing_ms
+        time.sleep(PAUSE_S)
+        site.limit(moving.keys, rate)
 
 
 def _measure_one(site: Site, moving: Moving, rate: int) -> dict[str, Cell]:
     size_bytes = site.files(site.place())
-    with Client(site.cluster) as before:
-        time.sleep(BEFORE_S)
+    before_ms, held = list[float](), None
+    if not moving.has_pauses:
+        with Client(site.cluster) as client:
+            time.sleep(BEFORE_S)
+        before_ms = client.latencies_ms
     site.limit(moving.keys, rate)
-    with Client(site.cluster) as beside:
-        took_s, later_rate = _until_over(site, moving, rate, size_bytes)
+    with Client(site.cluster) as client:
+        beside_ms = client.latencies_ms
+        if moving.has_pauses:
+            before_ms, held = _until_over_with_pauses(site, moving, rate, client)
+        elif moving.moves:
+            held = _until_over(site, moving, rate, size_bytes)
+        else:
+            time.sleep(NOTHING_S)
     if moving.keys:
         site.admin.alter_broker_configs(None, delete=moving.keys)
-    wanted = rate * moving.later if moving.keys else None
-    held = later_rate if later_rate is not None else size_bytes / took_s
+    before, beside = _percentile_ms(before_ms, 99), _percentile_ms(beside_ms, 99)
     return {
         "limit of": moving.name,
-        "MiB": round(size_bytes / (1 << 20)),
-        "s": round(took_s, 1),
-        "MiB/s": round(held / (1 << 20), 2),
-        "of the rate": None if wanted is None else round(held / wanted, 3),
-        "p99 before, ms": round(before.percentile_ms(99), 1),
-        "p99 beside, ms": round(beside.percentile_ms(99), 1),
-        "ratio": round(beside.percentile_ms(99) / before.percentile_ms(99), 2),
-        "p50 before, ms": round(before.percentile_ms(50), 1),
-        "p50 beside, ms": round(beside.percentile_ms(50), 1),
+        "MiB": round(size_bytes / (1 << 20)) if held is not None else None,
+        "MiB/s": round(held / (1 << 20), 2) if held is not None else None,
+        "of the rate": round(held / (rate * moving.later), 3) if held is not None and moving.keys else None,
+        "p99 before, ms": round(before, 1),
+        "p99 beside, ms": round(beside, 1),
+        "ratio": round(beside / before, 2),
+        "p50 before, ms": round(_percentile_ms(before_ms, 50), 1),
+        "p50 beside, ms": round(_percentile_ms(beside_ms, 50), 1),
     }
+
+
+def _percentile_ms(latencies_ms: list[float], percent: int) -> float:
+    return sorted(latencies_ms)[len(latencies_ms) * percent // 100]
 
 
 def measure(moves: Mapping[str, Moving], mib: int, rate: int) -> Report:

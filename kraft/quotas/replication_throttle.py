@@ -40,7 +40,10 @@ class ReplicationThrottle:
         """Set the rate. What was used already counts, at the new rate; what was not is not saved up."""
         if rate == self._rate:
             return
-        if not self.is_set:
+        if self.is_set:
+            # The time until now was at the old rate.
+            self._bucket.take(0, self._rate, now_ms)
+        else:
             self._bucket = TokenBucket(rate, BURST_S, now_ms)
         self._rate = rate
 

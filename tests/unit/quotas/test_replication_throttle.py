@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +38,7 @@ def test_another_rate_is_that_of_what_waits_too() -> None:
     throttle.set_rate(1_000, 0)
     assert throttle.wait_ms(0) == 1_000
     throttle.set_rate(10, 500)
-    assert throttle.wait_ms(500) == pytest.approx(99_500, abs=500)
+    assert throttle.wait_ms(500) == 50_000
     throttle.set_rate(UNLIMITED, 500)
     assert throttle.wait_ms(500) == 0
 
@@ -49,6 +48,16 @@ def test_at_a_rate_of_0_nothing_passes_until_there_is_another() -> None:
     assert throttle.wait_ms(3_600_000) == THROTTLE_MS_MAX
     throttle.set_rate(100, 3_600_000)
     assert throttle.wait_ms(3_600_000) == 0
+
+
+def test_the_time_before_a_change_counts_at_the_rate_that_it_had() -> None:
+    throttle = ReplicationThrottle(0, 0)
+    throttle.set_rate(100, 3_600_000)
+    throttle.take(50, 3_600_000)
+    assert throttle.wait_ms(3_600_000) == 500, "no burst was saved up at a rate of 0"
+    throttle.set_rate(1_000_000, 3_600_400)
+    throttle.set_rate(100, 3_600_400)
+    assert throttle.wait_ms(3_600_400) == 100
 
 
 def test_the_same_rate_again_gives_no_new_budget() -> None:
