@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kraft.model.access import Operation, ResourceType
 from kraft.model.callbacks import NowMs
+from kraft.model.errors import ErrorCode
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.model.request_context import host_of
 from kraft.rpc.on_behalf import Client
@@ -62,11 +63,15 @@ class DataAudit:
     def _first(self, principal: Principal, peer: str, name: str) -> None:
         if self._resource_type is ResourceType.TOPIC and not self._exists(name):
             return
+        # A group's name may have 32 KiB, of which as many as are kept here would take any memory.
+        name = name[:NAME_CHARACTERS_MAX]
+        if (peer, name) in self._noted:
+            return
         if len(self._noted) >= USES_KEPT_MAX:
             self._left_out += 1
             return
         self._noted.add((peer, name))
-        self._audit(self._event(Client(principal, host_of(peer)), name[:NAME_CHARACTERS_MAX]), 1)
+        self._audit(self._event(Client(principal, host_of(peer)), name), 1)
 
     def _begin_again(self) -> None:
         self._ends_ms = self._now_ms() + self._interval_ms
@@ -76,7 +81,9 @@ class DataAudit:
             self._audit(self._event(Client(ANONYMOUS, ""), "", f"{left_out} more in the last interval"), 1)
 
     def _event(self, client: Client, name: str, detail: str = "") -> AuditEvent:
-        return AuditEvent(client, self._listener, self._operation, self._resource_type, name, 0, USE, detail)
+        return AuditEvent(
+            client, self._listener, self._operation, self._resource_type, name, ErrorCode.NONE, USE, detail
+        )
 
 
 DataAudits = Mapping[DataAccess, DataAudit]

@@ -48,17 +48,18 @@ COMMITS: Final = Uses(DataAccess.GROUPS, _group_of_offsets)
 OFFSETS: Final = Uses(DataAccess.GROUPS, _groups)
 
 
-def _noting(api: Api[Any, Any], broker: BrokerSide) -> tuple[Uses, DataAudit] | None:
+def noting(api: Api[Any, Any], broker: BrokerSide) -> tuple[Uses, DataAudit] | None:
+    """Return how an API uses data, and what notes it; None if nobody wants to know."""
     audit = None if api.uses is None else broker.data_audits.get(api.uses.access)
     return None if audit is None or api.uses is None else (api.uses, audit)
 
 
 def noted_calls(api: Api[Any, Any], broker: BrokerSide, handler: _Handler) -> _Handler:
     """Return the handler of a gRPC call. What nodes do themselves is not noted."""
-    noting = _noting(api, broker)
-    if noting is None:
+    wanted = noting(api, broker)
+    if wanted is None:
         return handler
-    uses, audit = noting
+    uses, audit = wanted
 
     def answer(request: Any, *context: RequestContext) -> Awaitable[Any]:
         caller, answered = CALLER.get(), handler(request, *context)
@@ -72,15 +73,12 @@ def noted_calls(api: Api[Any, Any], broker: BrokerSide, handler: _Handler) -> _H
     return answer
 
 
-def noted_requests(api: Api[Any, Any], broker: BrokerSide, handler: _Handler, *, takes_context: bool) -> _Handler:
+def noted_requests(wanted: tuple[Uses, DataAudit], handler: _Handler, *, takes_context: bool) -> _Handler:
     """Return the handler of a request of Kafka's protocol, which takes its context."""
-    noting = _noting(api, broker)
+    uses, audit = wanted
 
     def answer(request: Any, context: RequestContext) -> Awaitable[Any]:
         answered = handler(request, context) if takes_context else handler(request)
-        if noting is None:
-            return answered
-        uses, audit = noting
         return _noted(uses, audit, (context.principal, context.peer), request, answered)
 
     return answer

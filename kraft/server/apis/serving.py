@@ -18,7 +18,7 @@ from kraft.server.access.guard import Guard, required
 from kraft.server.apis.api import Api, DecidedBy, VisibleTo
 from kraft.server.apis.auditing import audited_calls, audited_requests, auditor
 from kraft.server.apis.broker_side import BrokerSide
-from kraft.server.apis.data_uses import noted_calls, noted_requests
+from kraft.server.apis.data_uses import noted_calls, noted_requests, noting
 from kraft.server.apis.metering import metered
 from kraft.server.apis.mutations import CountedMutations
 from kraft.server.apis.sides import ControllerSide, Side
@@ -178,8 +178,8 @@ def kafka_api(key: ApiKey, api: Api[Any, Any], broker: BrokerSide) -> KafkaApi:
             handler, has_context = refuse_client, False
     else:
         handler, has_context = _asking_clients(_Guarded(api, guard, handler_of(api, broker), broker), api), True
-    if api.uses is not None:
-        handler, has_context = noted_requests(api, broker, handler, takes_context=has_context), True
+    if (uses := noting(api, broker)) is not None:
+        handler, has_context = noted_requests(uses, handler, takes_context=has_context), True
     audit = auditor(api, broker)
     if audit is not None:
         handler, has_context = audited_requests(audit, handler, takes_context=has_context), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Final
 
 from kraft.metadata.topic_names import AUDIT_TOPIC
 from kraft.model.append_audit import AppendAuditRequest, AppendAuditResponse
@@ -21,10 +22,11 @@ from kraft.server.handlers.append_audit import REPLICATED_MS_MAX, AppendAuditHan
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.periods import period_end
 
-CALL_S_MAX = 2 * REPLICATED_MS_MAX / 1_000
+CALL_S_MAX: Final = 2 * REPLICATED_MS_MAX / 1_000
 """Deadline of a call to the leader, which answers within half of it."""
 
-LOOK_S = 0.1
+LOOK_S: Final = 0.1
+"""Pause between looks at whether the last lines are in the topic."""
 
 
 class BrokerAudit:

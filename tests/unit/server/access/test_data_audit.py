@@ -63,6 +63,15 @@ def test_groups_are_whatever_a_client_calls_them() -> None:
     assert [(each.resource_type, each.resource_name) for each in uses.events] == [(ResourceType.GROUP, "billing")]
 
 
+def test_long_names_of_groups_take_no_memory_and_have_one_line() -> None:
+    uses = Uses(DataAccess.GROUPS)
+    for _ in range(2):
+        uses.audit.used(ALICE, "10.0.0.7:5100", ["g" * 30_000])
+    (event,) = uses.events
+    assert event.resource_name == "g" * 249
+    assert {len(name) for _, name in uses.audit._noted} == {249}
+
+
 def test_uses_beyond_a_number_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_audit, "USES_KEPT_MAX", 2)
     uses = Uses()

@@ -10,7 +10,7 @@ import pytest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
 from kraft.rpc.client_gate import CALLER, NODE, Caller
-from kraft.server.apis.data_uses import noted_calls, noted_requests
+from kraft.server.apis.data_uses import noted_calls, noted_requests, noting
 from kraft.server.apis.table import APIS
 from kraft.server.config.access_settings import DataAccess
 from kraft.server.kafka_listener.requests import ConnectionContext
@@ -75,7 +75,9 @@ async def test_what_is_used_is_noted_over_both_protocols(name: str) -> None:
         CALLER.set(Caller(principal=ALICE, peer=PEER))
         assert await noted_calls(row, broker.side, answer)(request) is response
         context = ConnectionContext(version=2, principal=ALICE, peer=PEER)
-        assert await noted_requests(row, broker.side, answer, takes_context=False)(request, context) is response
+        wanted = noting(row, broker.side)
+        assert wanted is not None
+        assert await noted_requests(wanted, answer, takes_context=False)(request, context) is response
         assert broker.used == [(ALICE, PEER, names)] * 2
 
 
@@ -91,6 +93,7 @@ async def test_neither_nodes_nor_what_is_switched_off_nor_what_is_refused_is_not
     await noted_calls(row, node.side, answer)(GROUP)
     CALLER.set(Caller(principal=ALICE, peer=PEER))
     assert noted_calls(row, others.side, answer) is answer, "nothing stands before the handler"
+    assert noting(row, others.side) is None
     with pytest.raises(Refusal):
         await noted_calls(row, node.side, answer)(None)
     assert node.used == others.used == []
