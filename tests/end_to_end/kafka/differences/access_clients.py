@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from tests.end_to_end.kafka.differences.peer import ROOT
@@ -57,16 +59,10 @@ def _everywhere(user: str) -> Iterator[AclEntry]:
         yield entry(name, Operation.ALL, principal=f"User:{user}", resource_type=resource_type)
 
 
-def _denied(user: str) -> Iterator[AclEntry]:
+def _denied(user: str, operation: Operation = Operation.ALL) -> Iterator[AclEntry]:
     yield from _everywhere(user)
-    for each in _named(user):
-        yield entry(
-            each.resource_name,
-            Operation.ALL,
-            DENY,
-            principal=each.principal,
-            resource_type=each.resource_type,
-        )
+    for each in _named(user, operation):
+        yield replace(each, permission=DENY)
 
 
 def _prefixed(user: str) -> Iterator[AclEntry]:
@@ -86,6 +82,14 @@ KINDS: Final[dict[str, Callable[[str], Entries]]] = {
     ROOT: lambda _: (),
 }
 """The seven kinds of ACLs that the matrix is about, and one of another host, by the name of their client."""
+
+
+PARTLY_DENIED: Final[dict[str, Callable[[str], Entries]]] = {
+    "deny-read": partial(_denied, operation=Operation.READ),
+    "deny-describe": partial(_denied, operation=Operation.DESCRIBE),
+    "deny-prefixed": lambda user: (*_everywhere(user), *(replace(each, permission=DENY) for each in _prefixed(user))),
+}
+"""What is denied implies nothing: who may not read may describe, and who may not describe may read."""
 
 
 def _words(need: Need) -> str:
@@ -140,7 +144,7 @@ ONLY: Final = {name_with_only(each): each for each in sorted({one for each in _d
 def acls() -> list[AclEntry]:
     """Return those of all clients."""
     found: list[AclEntry] = []
-    for user, kind in KINDS.items():
+    for user, kind in {**KINDS, **PARTLY_DENIED}.items():
         found += kind(user)
     for user, alternatives in WITHOUT.items():
         found += _without(user, alternatives)
@@ -150,13 +154,13 @@ def acls() -> list[AclEntry]:
 
 
 def users() -> list[str]:
-    return [*KINDS, *WITHOUT, *ONLY]
+    return [*KINDS, *PARTLY_DENIED, *WITHOUT, *ONLY]
 
 
 def users_of(api: str) -> list[str]:
     """Return the clients that send the requests of an API: all but those that have only what others need."""
     only = dict.fromkeys(name_with_only(each) for alternatives in needs_of(api) for each in alternatives)
-    return [*KINDS, *WITHOUT, *only]
+    return [*KINDS, *PARTLY_DENIED, *WITHOUT, *only]
 
 
 def lacks_a_need(user: str, needs: Iterable[tuple[Need, ...]]) -> bool:
