@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kraft.metadata.acls import AclEntry
-from kraft.model.access import CLUSTER_NAME, WILDCARD, Operation, ResourceType
+from kraft.model.access import ALLOWED_BY, CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from tests.end_to_end.kafka.differences.peer import ROOT
 from tests.support.acl_entries import DENY, PREFIXED, entry
 from tests.unit.server.access.cases import CASES
@@ -159,14 +159,24 @@ def users() -> list[str]:
 
 def users_of(api: str) -> list[str]:
     """Return the clients that send the requests of an API: all but those that have only what others need."""
-    only = dict.fromkeys(name_with_only(each) for alternatives in needs_of(api) for each in alternatives)
-    return [*KINDS, *PARTLY_DENIED, *WITHOUT, *only]
+    enough = {one for alternatives in needs_of(api) for each in alternatives for one in _implying(each)}
+    return [*KINDS, *PARTLY_DENIED, *WITHOUT, *(name for name, need in ONLY.items() if _kind(need) in enough)]
+
+
+def _implying(need: Need) -> Iterator[tuple[ResourceType, Operation]]:
+    """Yield what an ACL may be for that is enough."""
+    for operation in (need.operation, *ALLOWED_BY.get(need.operation, ())):
+        yield need.resource_type, operation
+
+
+def _kind(need: Need) -> tuple[ResourceType, Operation]:
+    return need.resource_type, need.operation
 
 
 def lacks_a_need(user: str, needs: Iterable[tuple[Need, ...]]) -> bool:
     """Return whether one of those in WITHOUT lacks all alternatives of some need."""
     allowed = {(each.resource_type, each.operation) for each in _without(user, WITHOUT[user])}
-    return any(all((each.resource_type, each.operation) not in allowed for each in one) for one in needs)
+    return any(all(_kind(each) not in allowed for each in one) for one in needs)
 
 
 def is_refused(api: str, user: str) -> bool:
