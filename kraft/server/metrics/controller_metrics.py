@@ -89,7 +89,7 @@ LOG_END: Final = gauge(
 )
 VOTER_LAG: Final = gauge(
     "kraft_quorum_voter_lag",
-    "Entries that a voter lacks. Of the leader only.",
+    "Entries that a voter lacks, once it has said what it has. Of the leader only.",
     "voter",
 )
 VOTER_SILENCE: Final = gauge(
@@ -125,12 +125,12 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     host = controller.host
     snapshot.add(ACTIVE, host.active)
     snapshot.add(UNCLEAN, host.unclean_elections)
-    _collect_quorum(controller.quorum.describe(), parts.config.node_id, snapshot)
+    collect_quorum(controller.quorum.describe(), parts.config.node_id, snapshot)
     if host.active:
-        await _collect_cluster(host.image, snapshot)
+        await collect_cluster(host.image, snapshot)
 
 
-async def _collect_cluster(image: MetadataImage, snapshot: Snapshot) -> None:
+async def collect_cluster(image: MetadataImage, snapshot: Snapshot) -> None:
     offline = imbalanced = partitions = 0
     for topic in image.topics.values():
         snapshot.add(TOPIC_PARTITIONS, len(topic.partitions), topic.topic)
@@ -153,7 +153,7 @@ async def _collect_cluster(image: MetadataImage, snapshot: Snapshot) -> None:
         snapshot.add(BROKER_INFO, 1, str(broker.broker_id), address)
 
 
-def _collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> None:
+def collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> None:
     leads = status.leader_id == node_id
     snapshot.add(STATE, 1, "leader" if leads else "unattached" if status.leader_id is None else "follower")
     snapshot.add(LEADER, -1 if status.leader_id is None else status.leader_id)
@@ -165,6 +165,7 @@ def _collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> N
         return
     for voter in status.voters:
         if voter.node_id != node_id:
-            snapshot.add(VOTER_LAG, max(0, ends[node_id] - voter.match_index), str(voter.node_id))
+            if voter.match_index >= 0:
+                snapshot.add(VOTER_LAG, max(0, ends[node_id] - voter.match_index), str(voter.node_id))
             if voter.heard_ms_ago >= 0:
                 snapshot.add(VOTER_SILENCE, voter.heard_ms_ago / 1_000, str(voter.node_id))

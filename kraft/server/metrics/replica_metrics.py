@@ -139,7 +139,7 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     if parts.broker is None:
         return
     logs = parts.broker.logs
-    await _collect_replicas(logs.partitions, parts.broker.metadata.image(), snapshot)
+    await collect_replicas(logs.partitions, parts.broker.metadata.image(), snapshot)
     counts = logs.partitions.counts
     snapshot.add(ISR_SHRINKS, counts.isr_shrinks)
     snapshot.add(ISR_EXPANDS, counts.isr_expands)
@@ -157,7 +157,7 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
         snapshot.add(LONGEST_SYNC, syncs.longest_s, directory)
 
 
-async def _collect_replicas(partitions: Partitions, image: MetadataImage, snapshot: Snapshot) -> None:
+async def collect_replicas(partitions: Partitions, image: MetadataImage, snapshot: Snapshot) -> None:
     leaders = under_replicated = under_min_isr = at_min_isr = waiting = 0
     sizes: dict[LogDirectory, int] = {}
     for partition in partitions:

@@ -41,6 +41,27 @@ def test_requests_that_are_answered_at_once_leave_others_their_turn() -> None:
     run(test)
 
 
+def test_requests_count_with_the_time_that_they_took_and_waited() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        at_once, waits = served.listener.times.by_key[b"now"[1]], served.listener.times.by_key[b"wait"[1]]
+        client.send(b"now, the first", b"now, the second")
+        for _ in range(2):
+            await client.answer()
+        assert (at_once.count, at_once.remote_s) == (2, 0)
+        assert 0 < at_once.local_s < DEADLINE_S
+        client.send(b"wait a moment")
+        await served.until(lambda: bool(served.requests.waiting))
+        assert (waits.count, waits.remote_s) == (1, 0)
+        await asyncio.sleep(0.05)
+        served.requests.waiting[b"wait a moment"].set_result(b"done")
+        assert await client.answer() == b"done"
+        assert 0.05 <= waits.remote_s < DEADLINE_S
+        assert waits.local_s < waits.remote_s
+
+    run(test)
+
+
 def test_a_request_may_take_its_time_while_it_waits_for_memory_that_others_have() -> None:
     size, part = 900_000, 100_000
     request = b"now, ".ljust(size, b".")

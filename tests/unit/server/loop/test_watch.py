@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.server.loop import watch
-from kraft.server.loop.watch import LongestHold, LoopHold, watch_loop
+from kraft.server.loop.watch import HELD_MS_MIN, LongestHold, LoopFacts, LoopHold, watch_loop
 from tests.support.virtual_time import run_virtually
 
 
@@ -99,3 +99,35 @@ def test_the_watch_goes_on_after_a_line_that_could_not_be_logged(monkeypatch: py
         return failures
 
     assert len(run_virtually(scenario())) == len(taken_s) == 3
+
+
+def _seen(facts: LoopFacts, now_s: float, held_ms: float, cpu_ms: float = 0.0) -> None:
+    facts.note(LoopHold(held_ms=held_ms, loop_cpu_ms=cpu_ms, process_cpu_ms=cpu_ms), now_s)
+
+
+def test_long_holds_are_counted_and_short_ones_are_not() -> None:
+    facts = LoopFacts()
+    for held_ms in (HELD_MS_MIN - 1, HELD_MS_MIN, 300.0):
+        _seen(facts, 1, held_ms)
+    assert facts.holds == 2
+    assert facts.held_s == pytest.approx(0.4)
+
+
+def test_the_longest_hold_is_that_of_this_minute_and_the_one_before() -> None:
+    facts, found = LoopFacts(), []
+    for now_s, held_ms in ((59, 50.0), (61, 20.0), (119, 10.0), (120, 5.0), (400, 1.0)):
+        _seen(facts, now_s, held_ms)
+        found.append(round(facts.longest_s * 1_000))
+    assert found == [50, 50, 50, 20, 1]
+
+
+def test_the_idle_share_is_what_the_thread_did_not_compute() -> None:
+    facts = LoopFacts()
+    _seen(facts, 0, 0)
+    assert facts.idle_share is None
+    for second in range(1, 11):
+        _seen(facts, second, 0, cpu_ms=250)
+    assert facts.idle_share == pytest.approx(0.75)
+    assert facts.cpu_s == pytest.approx(2.5)
+    _seen(facts, 11, 0, cpu_ms=20_000)
+    assert facts.idle_share == 0

@@ -149,6 +149,8 @@ def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:
     assert cleaning.removed
     assert [(each["event"], each["records_before"], each["records"]) for each in logged] == [("log compacted", 12, 3)]
     assert not cleaning.clean()
+    assert cleaning.counts.compactions == 1
+    assert cleaning.counts.compaction_bytes_read > cleaning.counts.compaction_bytes_kept > 0
 
 
 def test_a_compacted_log_is_not_corrupt(broker: Broker) -> None:
