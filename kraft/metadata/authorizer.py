@@ -8,7 +8,7 @@ Source: KIP-11, KIP-290, KIP-679 (`may_on_any`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Set
 from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from kraft.metadata.acls import DENIED_SHIFT, AclEntry, Acls, Bits, Holder, Pattern, entries_of
-from kraft.model.access import ALLOWED_BY, EVERY_USER, WILDCARD, Operation, PatternType, ResourceType
+from kraft.metadata.acls import DENIED_SHIFT, AclEntry, Acls, Holder, Pattern
+from kraft.metadata.held_acls import LITERAL_WILDCARD, NAMED, NOTHING, Held, HeldAcls, Said, said_at
+from kraft.model.access import EVERY_USER, WILDCARD, Operation, PatternType, ResourceType
 from kraft.model.principal import Principal
 
 Key = TypeVar("Key")
@@ -30,26 +31,6 @@ NAME_LENGTH_KEPT_MAX: Final = 256
 
 OWN_PATTERNS_MAX: Final = 1_000
 """Of a principal with more patterns, the prefixes of all principals are tried: to look at its own takes longer."""
-
-_DENIED: Final[Bits] = ~((1 << DENIED_SHIFT) - 1)
-_LITERAL_WILDCARD: Final[Pattern] = (PatternType.LITERAL.value, WILDCARD)
-
-
-def _bits_of(*operations: Operation) -> Bits:
-    return sum(1 << operation for operation in {*operations})
-
-
-_NAMED: Final = {each: _bits_of(each, Operation.ALL) for each in Operation}
-"""The bits of an operation itself."""
-
-_DECIDING: Final = {
-    each: bits << DENIED_SHIFT | bits | _bits_of(*ALLOWED_BY.get(each, ())) for each, bits in _NAMED.items()
-}
-"""The bits of ACLs that allow an operation or deny it."""
-
-
-_Held = list[tuple[Holder, Mapping[Pattern, Bits]]]
-"""Holders whose ACLs concern a requester, with their patterns."""
 
 
 class Requester(NamedTuple):
@@ -95,8 +76,8 @@ class Authorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[tuple[Requester, Operation, ResourceType, str], Decision] = {}
         self._on_any: dict[tuple[Requester, Operation, ResourceType], bool] = {}
-        self._held_by: dict[tuple[Requester, ResourceType], _Held] = {}
-        self._own_lengths: dict[Holder, frozenset[int]] = {}
+        self._held_by: dict[tuple[Requester, ResourceType], Held] = {}
+        self._own: dict[tuple[Holder, ...], HeldAcls] = {}
         lengths: dict[int, list[int]] = defaultdict(list)
         for resource_type, length in acls.prefix_lengths:
             lengths[resource_type].append(length)
@@ -134,23 +115,47 @@ class Authorizer:
         held = self._held(requester, resource_type)
         if not held and not self._allow_if_no_acl:
             return _NOTHING_ALLOWS
-        allowing: AclEntry | None = None
-        has_acls = False
-        for pattern in _patterns(name, self._lengths(resource_type, held)):
-            if (resource_type, pattern) not in self.acls.holders:
-                continue
-            has_acls = True
-            for holder, patterns in held:
-                bits = patterns.get(pattern, 0) & _DECIDING[operation]
-                if bits & _DENIED:
-                    return Decision(False, Reason.ENTRY, next(entries_of(holder, pattern, bits & _DENIED)))
-                if bits and allowing is None:
-                    allowing = next(entries_of(holder, pattern, bits))
-        if allowing is not None:
-            return Decision(True, Reason.ENTRY, allowing)
-        return _NO_ACL if self._allow_if_no_acl and not has_acls else _NOTHING_ALLOWS
+        said = self._said(held, operation, resource_type, name)
+        if said.denying is not None:
+            return Decision(False, Reason.ENTRY, said.denying)
+        if said.allowing is not None:
+            return Decision(True, Reason.ENTRY, said.allowing)
+        return _NO_ACL if self._allow_if_no_acl and not self._has_acls(resource_type, name) else _NOTHING_ALLOWS
 
-    def _held(self, requester: Requester, resource_type: ResourceType) -> _Held:
+    def _said(self, held: Held, operation: Operation, resource_type: ResourceType, name: str) -> Said:
+        holders = tuple([holder for holder, _ in held])
+        own = self._own.get(holders)
+        if own is None:
+            if any(len(patterns) > OWN_PATTERNS_MAX for _, patterns in held):
+                return self._said_by_many(held, operation, resource_type, name)
+            own = HeldAcls(held)
+            _keep(self._own, holders, own)
+        return own.say(operation, name)
+
+    def _said_by_many(self, held: Held, operation: Operation, resource_type: ResourceType, name: str) -> Said:
+        """Return what is said by holders that have very many patterns."""
+        said = NOTHING
+        for pattern in self._patterns(resource_type, name):
+            if (resource_type, pattern) in self.acls.holders:
+                said = said.or_else(said_at(held, pattern, operation))
+            if said.denying is not None:
+                break
+        return said
+
+    def _has_acls(self, resource_type: ResourceType, name: str) -> bool:
+        """Return whether anybody has an ACL that concerns the resource."""
+        return any((resource_type, pattern) in self.acls.holders for pattern in self._patterns(resource_type, name))
+
+    def _patterns(self, resource_type: ResourceType, name: str) -> Iterator[Pattern]:
+        """Yield the patterns that have a resource of that name, prefixes of the lengths that anybody's have only."""
+        yield PatternType.LITERAL, name
+        for length in self._prefix_lengths.get(resource_type, ()):
+            if length <= len(name):
+                yield PatternType.PREFIXED, name[:length]
+        if name != WILDCARD:
+            yield LITERAL_WILDCARD
+
+    def _held(self, requester: Requester, resource_type: ResourceType) -> Held:
         """Return what concerns the requester."""
         key = requester, resource_type
         held = self._held_by.get(key)
@@ -160,24 +165,11 @@ class Authorizer:
             _keep(self._held_by, key, held)
         return held
 
-    def _lengths(self, resource_type: ResourceType, held: _Held) -> Sequence[int]:
-        """Return the lengths of prefixes that may decide, the longest first: few, however many others have."""
-        if self._allow_if_no_acl or any(len(patterns) > OWN_PATTERNS_MAX for _, patterns in held):
-            return self._prefix_lengths.get(resource_type, ())
-        lengths = set[int]()
-        for holder, patterns in held:
-            own = self._own_lengths.get(holder)
-            if own is None:
-                own = frozenset(len(name) for pattern_type, name in patterns if pattern_type == PatternType.PREFIXED)
-                _keep(self._own_lengths, holder, own)
-            lengths |= own
-        return sorted(lengths, reverse=True)
-
     def _is_allowed_on_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        named = _NAMED[operation]
+        named = NAMED[operation]
         held = [patterns for _, patterns in self._held(requester, resource_type)]
         denied = {pattern for patterns in held for pattern, bits in patterns.items() if bits & (named << DENIED_SHIFT)}
-        if _LITERAL_WILDCARD in denied:
+        if LITERAL_WILDCARD in denied:
             return False
         denied_lengths = {len(name) for pattern_type, name in denied if pattern_type == PatternType.PREFIXED}
         return any(
@@ -185,16 +177,6 @@ class Authorizer:
             for patterns in held
             for pattern, bits in patterns.items()
         )
-
-
-def _patterns(name: str, prefix_lengths: Iterable[int]) -> Iterator[Pattern]:
-    """Yield the patterns that have a resource of that name, prefixes of these lengths only."""
-    yield PatternType.LITERAL, name
-    for length in prefix_lengths:
-        if length <= len(name):
-            yield PatternType.PREFIXED, name[:length]
-    if name != WILDCARD:
-        yield _LITERAL_WILDCARD
 
 
 def super_users_of(text: str) -> frozenset[str]:
@@ -220,7 +202,7 @@ class CurrentAuthorizer:
 
 def _is_covered(allowed: Pattern, denied: Set[Pattern], denied_lengths: Set[int]) -> bool:
     """Return whether one denied pattern has all names of the allowed one."""
-    if allowed == _LITERAL_WILDCARD:
+    if allowed == LITERAL_WILDCARD:
         return False
     name = allowed[1]
     return allowed in denied or any((PatternType.PREFIXED, name[:length]) in denied for length in denied_lengths)
