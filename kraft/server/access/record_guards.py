@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,9 +20,10 @@ from kraft.model.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from kraft.rpc.client_gate import CALLER
 from kraft.server.access.asker import Asker
 from kraft.server.access.guard import ASKED_AT_ONCE, Proceed
-from kraft.server.loop.turns import Turns
+from kraft.server.loop.turns import Turns, collected, pieces
 
 _TOPIC: Final = ResourceType.TOPIC
 
@@ -53,18 +54,50 @@ def produce(
 
     What is appended is so when this returns, or in its partition's queue.
     """
+    if len(request.partitions) > ASKED_AT_ONCE:
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        CALLER.get().pace.begin_next_after(begun)
+        # It is carried out, as any other request that arrived, when its client disconnects meanwhile.
+        return asyncio.shield(asyncio.ensure_future(_produce_in_turns(asker, request, proceed, begun)))
     refusal = transaction_refusal(asker, request.transactional_id, (each.records for each in request.partitions))
     names = {each.topic for each in request.partitions}
     hidden = names if refusal is not None else {each for each in names if not asker.may_write(each)}
     if not hidden:
         return proceed(request)
     allowed = [each for each in request.partitions if each.topic not in hidden]
-    begun = proceed(replace(request, partitions=allowed)) if allowed else None
+    answer = proceed(replace(request, partitions=allowed)) if allowed else None
+    return _produced(request, answer, dict(_refusals(asker, hidden, refusal)))
 
-    def refused(topic: str) -> Refusal:
-        return refusal or asker.refusal(Operation.WRITE, _TOPIC, topic)
 
-    return _produced(request, begun, {each: refused(each) for each in hidden})
+async def _produce_in_turns(
+    asker: Asker,
+    request: ProduceRequest,
+    proceed: Callable[[ProduceRequest], Awaitable[ProduceResponse | None]],
+    begun: asyncio.Future[None],
+) -> ProduceResponse | None:
+    """Do the same for a request of so many partitions that others have turns."""
+    try:
+        refusal = transaction_refusal(asker, request.transactional_id, (each.records for each in request.partitions))
+        await asyncio.sleep(0)
+        names, hidden = {each.topic for each in request.partitions}, set[str]()
+        async for piece in pieces(names, ASKED_AT_ONCE):
+            hidden.update(piece if refusal is not None else [each for each in piece if not asker.may_write(each)])
+        refused = dict(await collected(_refusals(asker, hidden, refusal), ASKED_AT_ONCE))
+        allowed = request.partitions
+        if refused:
+            allowed = [each for each in allowed if each.topic not in refused]
+        answer = proceed(replace(request, partitions=allowed)) if allowed else None
+    finally:
+        begun.set_result(None)
+    if refused or answer is None:
+        return await _produced(request, answer, refused)
+    return await answer
+
+
+def _refusals(asker: Asker, topics: Iterable[str], refusal: Refusal | None) -> Iterator[tuple[str, Refusal]]:
+    """Yield the refusal of each topic: `refusal` if there is one for all of them."""
+    for each in topics:
+        yield each, refusal or asker.refusal(Operation.WRITE, _TOPIC, each)
 
 
 async def _produced(
@@ -115,24 +148,45 @@ def hidden_topics(asker: Asker, topics: Iterable[str]) -> frozenset[str]:
     return frozenset(hidden) if hidden else NONE_HIDDEN
 
 
+async def hidden_in_turns(asker: Asker, topics: Iterable[str]) -> frozenset[str]:
+    """Return the same for so many topics that others have turns."""
+    hidden = set[str]()
+    async for piece in pieces(topics, ASKED_AT_ONCE):
+        hidden |= hidden_topics(asker, piece)
+    return frozenset(hidden) or NONE_HIDDEN
+
+
 def fetch(asker: Asker, request: FetchRequest, proceed: Callable[[FetchRequest], Fetched]) -> Fetched:
     """READ on each topic, when the fetch begins and, if it waits and the ACLs change meanwhile, when it ends."""
+    if len(request.partitions) > ASKED_AT_ONCE:
+        return _fetch_in_turns(asker, request, proceed)
     hidden = hidden_topics(asker, [each.topic for each in request.partitions])
     if not hidden:
         begun = proceed(request)
         if isinstance(begun, asyncio.Future) and begun.done():
             return begun
         return _fetched(asker, request, hidden, begun)
-    allowed = [each for each in request.partitions if each.topic not in hidden]
+    return _fetched(asker, request, hidden, proceed(_without(request, hidden)))
+
+
+async def _fetch_in_turns(
+    asker: Asker, request: FetchRequest, proceed: Callable[[FetchRequest], Fetched]
+) -> FetchResponse:
+    hidden = await hidden_in_turns(asker, (each.topic for each in request.partitions))
+    return await _fetched(asker, request, hidden, proceed(_without(request, hidden) if hidden else request))
+
+
+def _without(request: FetchRequest, hidden: frozenset[str]) -> FetchRequest:
     # An error is told at once.
-    return _fetched(asker, request, hidden, proceed(replace(request, partitions=allowed, max_wait_ms=0)))
+    allowed = [each for each in request.partitions if each.topic not in hidden]
+    return replace(request, partitions=allowed, max_wait_ms=0)
 
 
 async def _fetched(asker: Asker, request: FetchRequest, left_out: frozenset[str], begun: Fetched) -> FetchResponse:
     response = await begun
     hidden = left_out
     if (now := asker.now()) is not asker:
-        hidden |= hidden_topics(now, (each.topic for each in response.partitions))
+        hidden |= await hidden_in_turns(now, (each.topic for each in response.partitions))
     if not hidden:
         return response
     found = iter(response.partitions)

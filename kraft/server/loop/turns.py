@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+from typing import Final, TypeVar
+
+Item = TypeVar("Item")
 
 CHARACTERS_OF_ITEM: Final = 256
 """Characters of an id that take about as long as an item: a coordinator is found by a hash of all of them."""
@@ -25,3 +29,17 @@ class Turns:
         if self._done >= self._at_once:
             self._done = 0
             await asyncio.sleep(0)
+
+
+async def pieces(items: Iterable[Item], at_once: int) -> AsyncIterator[list[Item]]:
+    """Yield the items, `at_once` of them together, and give other tasks a turn between."""
+    rest = iter(items)
+    while piece := list(islice(rest, at_once)):
+        yield piece
+        if len(piece) == at_once:
+            await asyncio.sleep(0)
+
+
+async def collected(items: Iterable[Item], at_once: int) -> list[Item]:
+    """Return the items, which are made as they are taken, with a turn for other tasks after every `at_once`."""
+    return [item async for piece in pieces(items, at_once) for item in piece]

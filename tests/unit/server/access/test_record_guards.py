@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
+from kraft.rpc.client_gate import CALLER, Caller
 from kraft.server.access import record_guards
 from tests.support.acl_entries import entry
 from tests.unit.server.access.cases import CASES
@@ -17,6 +19,14 @@ from tests.unit.server.access.record_cases import PLAIN_BATCH, TRANSACTIONAL_BAT
 from tests.unit.server.access.world import World, run
 
 TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.fixture(params=[1_000, 0], ids=["at once", "in turns"], autouse=True)
+def asked_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Requests are answered as if they named very many topics, too."""
+    count: int = request.param
+    monkeypatch.setattr(record_guards, "ASKED_AT_ONCE", count or 1)
+    return count
 
 
 def produce_of(*topics: str, acks: int = -1, records: bytes = PLAIN_BATCH, **more: Any) -> ProduceRequest:
@@ -50,6 +60,30 @@ def test_records_of_topics_that_one_may_write_are_appended_and_results_keep_the_
     assert response is not None
     assert [(each.partition, each.error_code) for each in response.partitions] == [(0, 0), (1, TOPIC_REFUSED), (2, 0)]
     assert [each.partition for each in appended[0].partitions] == [0, 2]
+
+
+def test_the_next_request_of_a_stream_is_read_once_a_long_one_is_appended(asked_at_once: int) -> None:
+    world, caller, appended = World([entry("orders", Operation.WRITE)]), Caller(), list[ProduceRequest]()
+
+    async def answer(request: ProduceRequest) -> ProduceResponse:
+        response: ProduceResponse = CASES["Produce"].answer(request)
+        return response
+
+    def begin(request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
+        appended.append(request)
+        return answer(request)
+
+    async def go() -> None:
+        token = CALLER.set(caller)
+        begun = asyncio.ensure_future(record_guards.produce(world.asker(), produce_of("orders", "orders"), begin))
+        CALLER.reset(token)
+        assert caller.pace.is_paused == (not appended) == (not asked_at_once)
+        # Its client disconnects.
+        begun.cancel()
+        await caller.pace.over()
+        assert len(appended) == 1
+
+    run(go())
 
 
 def test_a_refused_produce_without_acknowledgement_ends_the_stream() -> None:
