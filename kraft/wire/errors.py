@@ -12,6 +12,10 @@ class ProtocolError(KraftError):
     """
 
 
+class TooManyElements(ProtocolError):
+    """A message with more elements than its reader takes."""
+
+
 def wrong_length(message: str, length: int, position: int, end: int) -> ProtocolError:
     """Return the error for an invalid length, or one larger than the bytes that are left."""
     return ProtocolError(f"{message}: a length of {length} at byte {position}, with {end - position} bytes left")
@@ -25,8 +29,8 @@ def not_text(message: str, position: int) -> ProtocolError:
     return ProtocolError(f"{message}: the text at byte {position} is not UTF-8")
 
 
-def too_many_elements(message: str, position: int) -> ProtocolError:
-    return ProtocolError(f"{message}: more elements than one message may have, at byte {position}")
+def too_many_elements(message: str, position: int) -> TooManyElements:
+    return TooManyElements(f"{message}: more elements than one message may have, at byte {position}")
 
 
 def wrong_tagged_size(message: str, tag: int, position: int) -> ProtocolError:

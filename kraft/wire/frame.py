@@ -6,6 +6,7 @@ into frames. Source: protocol guide, "Common Request and Response Structure"; KI
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct, error, pack_into
 from typing import Final, NamedTuple, TypeVar
@@ -89,14 +90,16 @@ def encode_response(response: Message, version: int, correlation_id: int) -> lis
     return _sized(encode(response, version, head), head)
 
 
-def frame_response(kind: type[Message], version: int, correlation_id: int, body: Buffer) -> list[Buffer]:
-    """Return the same for a message of that type that is already encoded."""
-    size = len(body)
+def frame_response(
+    kind: type[Message], version: int, correlation_id: int, body: Buffer, rest: Sequence[Buffer] = ()
+) -> list[Buffer]:
+    """Return the same for a message of that type that is already encoded, as one buffer or with a `rest` of others."""
+    size = len(body) + sum(map(len, rest))
     if _response_has_tagged_fields(kind, version):
         head = _TAGGED_RESPONSE_HEAD.pack(_TAGGED_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id, 0)
     else:
         head = _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id)
-    return [head + body] if size <= _JOINED_BYTES_MAX else [head, body]
+    return [head + body] if size <= _JOINED_BYTES_MAX and not rest else [head, body, *rest]
 
 
 def _response_head(kind: type[Message], version: int, correlation_id: int) -> bytearray:

@@ -47,16 +47,12 @@ ENTRY_BYTES: Final = 256
 
 
 class PackedEntries(Sequence[ProducePartition]):
-    """Entries of a request with a copy of their records, each of them made when it is needed."""
+    """Entries of a request, each of them made when it is needed. Their records do not belong to a receive buffer."""
 
     def __init__(self, places: Sequence[tuple[str, int]], records: Sequence[Buffer]) -> None:
         self.places = places
-        self._ends = list(accumulate(map(len, records)))
-        self._copy = memoryview(b"".join(records))
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._copy)
+        self._records = records
+        self.size_bytes: Final = sum(map(len, records))
 
     def __len__(self) -> int:
         return len(self.places)
@@ -71,15 +67,36 @@ class PackedEntries(Sequence[ProducePartition]):
         if isinstance(at, slice):
             return [self[each] for each in range(len(self))[at]]
         topic, partition = self.places[at]
-        begin = self._ends[at - 1] if at else 0
-        return ProducePartition(topic=topic, partition=partition, records=self._copy[begin : self._ends[at]])
+        return ProducePartition(topic=topic, partition=partition, records=self._records[at])
 
     @classmethod
     def of(cls, entries: Sequence[ProducePartition]) -> PackedEntries:
         """Copy the entries, unless they are such a copy."""
         if isinstance(entries, cls):
             return entries
-        return cls([(each.topic, each.partition) for each in entries], [each.records for each in entries])
+        return cls([(each.topic, each.partition) for each in entries], _Copies([each.records for each in entries]))
+
+
+class _Copies(Sequence[Buffer]):
+    """Copies of records that are one object, not thousands."""
+
+    def __init__(self, records: Sequence[Buffer]) -> None:
+        self._ends = list(accumulate(map(len, records)))
+        self._copy = memoryview(b"".join(records))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, at: int) -> Buffer: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Buffer]: ...
+
+    def __getitem__(self, at: int | slice) -> Buffer | Sequence[Buffer]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(len(self))[at]]
+        return self._copy[self._ends[at - 1] if at else 0 : self._ends[at]]
 
 
 Append = Callable[[ProducePartition], None]

@@ -21,6 +21,10 @@ class CloseConnection(Exception):
         self.response = response or []
 
 
+class HasToWait(Exception):
+    """The request cannot be begun now. The function of `when_ready` is called when it can."""
+
+
 class TakenOver(Exception):
     """The connection is not one of Kafka's protocol from here on: `serve` takes it over."""
 
@@ -44,7 +48,7 @@ class Requests(Protocol):
         """True while nothing is read, because the client used more than its quotas."""
 
     def when_ready(self, go_on: Callback) -> None:
-        """Set `go_on`, which is called when `is_pipelined` or `is_muted` may have changed."""
+        """Set `go_on`, which is called when `is_pipelined` or `is_muted` may have changed, and after HasToWait."""
 
     def close(self) -> None:
         """Call nothing any more: the connection has ended."""
@@ -53,7 +57,10 @@ class Requests(Protocol):
         """True if the request may be begun before earlier requests of its kind are answered."""
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
-        """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection and TakenOver."""
+        """Begin the request. The frame's bytes are valid until this returns.
+
+        Raises CloseConnection and TakenOver, and HasToWait.
+        """
 
 
 MakeRequests = Callable[[str], Requests]

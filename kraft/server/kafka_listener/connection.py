@@ -20,7 +20,7 @@ from msgspec import Struct
 from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
 from kraft.rpc.frame_connection import TakeOver
-from kraft.server.kafka_listener.answering import CloseConnection, MakeRequests, Requests, TakenOver
+from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.request_times import ApiTimes, RequestTimes
@@ -279,7 +279,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if frame is None:
                 is_last = True
                 break
-            self._begin(frame)
+            try:
+                self._begin(frame)
+            except HasToWait:
+                frames.put_back(frame)
+                is_last = True
+                break
             taken += 1
             if frames.is_empty:
                 is_last = True

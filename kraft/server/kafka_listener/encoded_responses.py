@@ -12,7 +12,7 @@ from kraft.metadata.image import CurrentImage
 from kraft.model.callbacks import AsyncCall
 from kraft.server.kafka_listener.requests import EncodedMessage
 from kraft.wire.codec import encode
-from kraft.wire.declaration import Buffer, Message
+from kraft.wire.declaration import Message
 
 ELEMENTS_ON_LOOP_MAX: Final = 2_000
 
@@ -23,18 +23,18 @@ RESPONSES_MAX: Final = 4
 async def encoded(response: Message, version: int, elements: int) -> EncodedMessage:
     """Return the response, encoded in a thread if it has many elements: each takes microseconds."""
     if elements <= ELEMENTS_ON_LOOP_MAX:
-        return EncodedMessage(type(response), _body(response, version))
+        return _encoded(response, version)
     return await encoded_in_thread(response, version)
 
 
 async def encoded_in_thread(response: Message, version: int) -> EncodedMessage:
-    return EncodedMessage(type(response), await asyncio.to_thread(_body, response, version))
+    return await asyncio.to_thread(_encoded, response, version)
 
 
-def _body(response: Message, version: int) -> Buffer:
-    """Return the only buffer of a message without records as it is: a copy of 60 MiB would hold the interpreter."""
-    buffers = encode(response, version)
-    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
+def _encoded(response: Message, version: int) -> EncodedMessage:
+    """Return the buffers as they are: a copy of 60 MiB would hold the interpreter."""
+    body, *rest = encode(response, version)
+    return EncodedMessage(type(response), body, tuple(rest))
 
 
 class EncodedResponses:

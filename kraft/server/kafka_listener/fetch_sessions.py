@@ -156,11 +156,13 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def change(
-        self, session: FetchSession, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]
-    ) -> bool:
-        """Call `session.change`. Return False if there are too many partitions in all sessions: this one is ended."""
-        session.change(wanted, forgotten)
+    def has_room_for(self, session: FetchSession) -> bool:
+        """Count the partitions of a session that was changed.
+
+        Return False, and end it, if all sessions then have too many; also if it was ended meanwhile.
+        """
+        if self._sessions.get(session.session_id) is not session:
+            return False
         if self._partitions.claim(session.session_id, len(session)):
             return True
         self.end(session.session_id)

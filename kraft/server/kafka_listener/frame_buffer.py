@@ -135,6 +135,11 @@ class FrameBuffer:
         self._position += SIZE_BYTES + len(frame)
         self.is_empty = self._position == len(self._view)
 
+    def put_back(self, frame: memoryview) -> None:
+        """Undo `take` of the frame that was taken last."""
+        self._position -= SIZE_BYTES + len(frame)
+        self.is_empty = False
+
     # --- the connection's own memory -----------------------------------------------------------------------------
 
     def move_to(self, own: memoryview, frame_bytes: int = 0) -> None:

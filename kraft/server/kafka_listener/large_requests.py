@@ -1,9 +1,11 @@
 """Limits how many large requests are carried out at a time: decoded, they take many times the memory of their frame.
 
 A request waits for its turn in the buffer that received it, where its memory is counted, and its connection reads no
-more meanwhile. Small requests never wait. Neither do Produce requests: nearly all of their bytes are records, which are
-not decoded. JoinGroup and SyncGroup do not wait either: they are answered when the other members of their group have
-sent theirs, which must not wait for them. Their handler limits the memory that they take together.
+more meanwhile. Small requests never wait. Neither do Produce requests of up to some thousand partitions: nearly all of
+their bytes are records, which are not decoded. One with more takes its turn among the largest, until its records are
+appended or wait for that (`KafkaRequests`). JoinGroup and SyncGroup do not wait either: they are answered when the
+other members of their group have sent theirs, which must not wait for them. Their handler limits the memory that they
+take together.
 """
 
 from __future__ import annotations

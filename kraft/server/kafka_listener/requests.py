@@ -19,16 +19,18 @@ from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
-from kraft.server.kafka_listener.answering import CloseConnection, TakenOver
+from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, TakenOver
+from kraft.server.kafka_listener.kept_frame import KeptFrame
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
 from kraft.server.kafka_listener.response_writer import ResponseBytes
+from kraft.server.loop.budget import BeyondBudget, Budget
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import ELEMENTS_MAX, decode
 from kraft.wire.declaration import Buffer, Message
-from kraft.wire.errors import ProtocolError
+from kraft.wire.errors import ProtocolError, TooManyElements
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
@@ -39,6 +41,9 @@ LONG_FRAME_BYTES: Final = 64 * 1024
 """Size from which a request that is no Produce is decoded, carried out and encoded in turns of their own. It may have
 thousands of elements, each of which takes microseconds in each of these.
 """
+
+DECODED_ON_LOOP_MAX: Final = 2_000
+"""Elements of a request that is decoded where it arrives. One with more is copied, and decoded in a thread."""
 
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
@@ -75,12 +80,17 @@ class ConnectionContext(RequestContext, frozen=True, kw_only=True):
     fetch_quota: FetchQuota | None = None
     """None: there is none."""
 
+    kept: KeptFrame | None = None
+    """The copy that the request's records are in; None if these belong to the receive buffer. Only with Produce."""
+
 
 class EncodedMessage(Struct, frozen=True):
     """An encoded message without its header, in the requested version."""
 
     kind: type[Message]
     body: Buffer
+    rest: tuple[Buffer, ...] = ()
+    """Further buffers, of a message with records."""
 
 
 Response = Message | EncodedMessage | None
@@ -144,22 +154,26 @@ class KafkaRequests:
         principal: Principal = ANONYMOUS,
         certificate: bytes | None = None,
         meter: RequestMeter | None = None,
+        largest: Budget | None = None,
     ) -> None:
         """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none.
 
         `listener` is the name of the listener, `certificate` what this node showed the client, with TLS. `meter` None:
-        clients have no quotas.
+        clients have no quotas. `largest` limits the copies of Produce requests; None: one for this connection.
         """
         self._apis = apis
         self._peer = peer
         self._unread = unread
         self._elements_max = elements_max
+        self._decoded_on_loop_max = min(elements_max, DECODED_ON_LOOP_MAX)
+        self._kept: KeptFrame | None = None
         self._nodes = nodes
         self._listener = listener
         self._certificate = certificate
         self.principal = principal
         """Who sends the requests."""
         self._meter = meter
+        self._largest = largest or Budget(0, BeyondBudget.ALONE)
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
 
@@ -181,6 +195,8 @@ class KafkaRequests:
 
     def close(self) -> None:
         self._waiting.go_on = _nothing
+        if self._kept is None:
+            self._largest.release(self)
         if self._meter is not None:
             self._meter.close()
 
@@ -200,7 +216,12 @@ class KafkaRequests:
             if not is_served(header.api_key, header.api_version):
                 return self.refuse_version(header)
             kind = request_type(header.api_key)
-            request = decode(kind, header.api_version, frame, position, self._elements_max)
+            try:
+                request = decode(kind, header.api_version, frame, position, self._decoded_on_loop_max)
+            except TooManyElements:
+                if self._decoded_on_loop_max < self._elements_max:
+                    return self._begin_long(api, header, frame, position)
+                raise
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
         call = self.context(header, len(frame))
@@ -208,7 +229,54 @@ class KafkaRequests:
             return meter.begin(api, request, call, header, began_ns)
         return answer_unmeasured(api, request, call, header)
 
-    def context(self, header: RequestHeader, frame_bytes: int) -> ConnectionContext:
+    def _begin_long(
+        self, api: Api, header: RequestHeader, frame: memoryview, position: int
+    ) -> Awaitable[ResponseBytes]:
+        """Begin a request that is decoded in a thread. Raises HasToWait."""
+        if header.api_key != _PRODUCE_KEY:
+            return self._answer_when_decoded(api, header, bytes(frame), position, None)
+        if not self._largest.claim(self, len(frame), self._may_go_on):
+            raise HasToWait
+        # The client's next request has to be handled after this one.
+        self._waiting.began()
+        self._kept = KeptFrame(bytes(frame), self._kept_no_more)
+        # It is carried out, as any other Produce request that arrived, when its client disconnects meanwhile.
+        return asyncio.shield(
+            asyncio.ensure_future(self._answer_when_decoded(api, header, self._kept.data, position, self._kept))
+        )
+
+    async def _answer_when_decoded(
+        self, api: Api, header: RequestHeader, data: bytes, position: int, kept: KeptFrame | None
+    ) -> ResponseBytes:
+        kind = request_type(header.api_key)
+        try:
+            try:
+                request = await asyncio.to_thread(decode, kind, header.api_version, data, position, self._elements_max)
+            except ProtocolError as error:
+                raise CloseConnection(str(error)) from None
+            call = self.context(header, len(data), kept)
+            # The records may be appended long before the request is answered.
+            del data
+            meter = self._meter if self._meter is not None and self._meter.has_quotas else None
+            if meter is None:
+                answer = answer_unmeasured(api, request, call, header)
+            else:
+                answer = meter.begin(api, request, call, header, thread_time_ns() if meter.measures_time else 0)
+            del request
+            return await answer if isinstance(answer, Awaitable) else answer
+        finally:
+            if kept is not None:
+                kept.release()
+
+    def _may_go_on(self) -> None:
+        self._waiting.go_on()
+
+    def _kept_no_more(self) -> None:
+        self._kept = None
+        self._largest.release(self)
+        self._waiting.ended()
+
+    def context(self, header: RequestHeader, frame_bytes: int, kept: KeptFrame | None = None) -> ConnectionContext:
         """Return the context of a request."""
         return ConnectionContext(
             version=header.api_version,
@@ -220,6 +288,7 @@ class KafkaRequests:
             unread=self._unread,
             waiting=self._waiting,
             repeated=self._repeated,
+            kept=kept,
         )
 
     def refuse_version(self, header: RequestHeader) -> ResponseBytes:
@@ -282,7 +351,7 @@ def encode_any(response: Response, header: RequestHeader) -> ResponseBytes:
     if response is None:
         return []
     if isinstance(response, EncodedMessage):
-        return frame_response(response.kind, header.api_version, header.correlation_id, response.body)
+        return frame_response(response.kind, header.api_version, header.correlation_id, response.body, response.rest)
     return encode_response(response, header.api_version, header.correlation_id)
 
 

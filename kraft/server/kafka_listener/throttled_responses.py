@@ -31,12 +31,12 @@ def encode_throttled(response: Message | EncodedMessage, header: RequestHeader, 
     if isinstance(response, Message):
         told = replace(response, throttle_time_ms=wait_ms) if _is_told(type(response), version) else response
         return encode_response(told, version, header.correlation_id)
-    encoded = frame_response(response.kind, version, header.correlation_id, response.body)
+    encoded = frame_response(response.kind, version, header.correlation_id, response.body, response.rest)
     if (at := _position(response.kind, version)) is None:
         return encoded
-    head_bytes = sum(map(len, encoded)) - len(response.body)
+    body_bytes = len(response.body) + sum(map(len, response.rest))
     # The body may be that of other clients, too, and large.
-    begin = head_bytes + (at if at >= 0 else len(response.body) + at)
+    begin = sum(map(len, encoded)) - body_bytes + (at if at >= 0 else body_bytes + at)
     return _patched(encoded, begin, wait_ms.to_bytes(_BYTES, "big"))
 
 

@@ -23,6 +23,7 @@ from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX
 from kraft.server.kafka_listener.metered_requests import MeteredRequests
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests, NodeConnections
+from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
 from kraft.tls.handshakes import TlsPeer
 
@@ -72,12 +73,14 @@ class KafkaAnswering:
         apis: BrokerApis,
         unread: UnreadResponses,
         nodes: NodeConnections,
+        largest: Budget | None = None,
     ) -> None:
         self._config = config
         self._tls = tls
         self._apis = apis
         self._unread = unread
         self._nodes = nodes
+        self._largest = largest
 
     def at(self, listener: str) -> MakeRequests | TlsAnswering:
         """Return what makes the answering end of a connection at that listener."""
@@ -111,6 +114,7 @@ class KafkaAnswering:
                 principal=principal,
                 certificate=certificate,
                 meter=MeteredRequests(throttling),
+                largest=self._largest,
             )
 
         sasl = self._config.security_of(listener).sasl

@@ -146,7 +146,7 @@ class Listeners:
         limits = await kafka_limits(config, self._shares.kafka)
         self._kafka = KafkaListener(limits, refusals, memory, tls.buffers, apis.throttling)
         self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], refusals)
-        answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections)
+        answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections, memory.large.largest)
         for listener in listeners:
             await self._kafka.listen(
                 listener.host,

@@ -5,31 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from kraft.log.format.record_batch import HEADER_BYTES, Buffer
+from kraft.log.format.record_batch import Buffer
 from kraft.model import produce as values
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.access.asker import Asker, Askers
 from kraft.server.access.data_audit import DataAudit
 from kraft.server.access.record_guards import transaction_refusal
-from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
+from kraft.server.handlers.long_produces import PackedEntries
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
+from kraft.server.kafka_listener.encoded_responses import encoded_in_thread
+from kraft.server.kafka_listener.kept_frame import KeptFrame
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage
-from kraft.server.loop.turns import Turns
+from kraft.server.loop.turns import Turns, collected, pieces
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -45,8 +49,8 @@ RefuseUnknown = Callable[[UUID, int, Buffer], None]
 RESULTS_AT_ONCE: Final = 1_000
 """Results of a response that are converted before other tasks have their turn."""
 
-_ENTRY_BYTES_MIN: Final = 6
-"""Size of an entry without records: its partition, a length and no tagged fields."""
+_TOPIC_TURNS: Final = 4
+"""A topic, about which the authorizer is asked, takes as long as so many partitions."""
 
 _ABORTABLE_FROM: Final = 11
 _ADDS_FROM: Final = 12
@@ -54,9 +58,6 @@ _TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
 _Begun = Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None
-
-_Unknown = tuple[UUID, int, bytes]
-"""Topic id, partition, and the header of the records' first batch."""
 
 _Response = EncodedMessage | ProduceResponse | None
 
@@ -78,43 +79,51 @@ class ProduceApi:
         self._askers = askers
 
     def __call__(self, request: ProduceRequest, call: ConnectionContext) -> Awaitable[_Response] | _Response:
+        if call.kept is not None:
+            return self._produce_in_turns(request, call, call.kept)
         topics: list[ProducedTopic] = []
         wanted: list[values.ProducePartition] = []
-        packed = _Packed() if _is_long(request, call) else None
-        unknown: list[_Unknown] = []
         asker = None if self._askers is None else self._askers.at(call.principal, call.peer)
         of_all = None if asker is None else _transaction_refusal(asker, request)
         for topic in request.topic_data:
-            name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
-            if asker is not None and name is not None and (of_all is not None or not asker.may_write(name)):
-                refused = of_all or asker.refusal(Operation.WRITE, ResourceType.TOPIC, name)
-                indexes = [each.index for each in topic.partition_data]
-                topics.append(ProducedTopic(topic.name, topic.topic_id, None, indexes, refused))
+            name = self._named(topic, asker, of_all, topics)
+            if topics[-1].refusal is not None:
                 continue
-            partitions: list[int] = []
-            topics.append(ProducedTopic(topic.name, topic.topic_id, name, partitions))
             for each in topic.partition_data:
-                partitions.append(each.index)
                 records = each.records or b""
-                if name is None and packed is not None:
-                    unknown.append((topic.topic_id, each.index, bytes(records[:HEADER_BYTES])))
-                elif name is None:
+                if name is None:
                     self._refuse_unknown(topic.topic_id, each.index, records)
-                elif packed is None:
-                    wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
                 else:
-                    packed.places.append((name, each.index))
-                    packed.records.append(records)
+                    wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
         if self._writes is not None:
             self._writes.used(call.principal, call.peer, [each.name for each in topics if each.name is not None])
+        # The records are appended or copied when this returns: their bytes belong to the receive buffer.
+        begun = self._begun(request, wanted, call)
+        if begun is None or isinstance(begun, values.ProduceResponse):
+            return self._respond(topics, begun, call.version)
+        return self._respond_when_there(topics, begun, call.version)
+
+    def _named(
+        self, topic: TopicProduceData, asker: Asker | None, of_all: Refusal | None, topics: list[ProducedTopic]
+    ) -> str | None:
+        """Add the topic to those of the response, with its refusal if there is one. Return its name."""
+        name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
+        indexes = [each.index for each in topic.partition_data]
+        if asker is not None and name is not None and (of_all is not None or not asker.may_write(name)):
+            refused = of_all or asker.refusal(Operation.WRITE, ResourceType.TOPIC, name)
+            topics.append(ProducedTopic(topic.name, topic.topic_id, None, indexes, refused))
+        else:
+            topics.append(ProducedTopic(topic.name, topic.topic_id, name, indexes))
+        return name
+
+    def _begun(self, request: ProduceRequest, wanted: list[values.ProducePartition], call: ConnectionContext) -> _Begun:
         try:
-            # The records are appended or copied when this returns: their bytes belong to the receive buffer.
-            begun = self._begin(
+            return self._begin(
                 values.ProduceRequest(
                     request_id=0,
                     acks=request.acks,
                     timeout_ms=request.timeout_ms,
-                    partitions=wanted if packed is None else packed.entries(),
+                    partitions=wanted,
                     transactional_id=request.transactional_id or "",
                 ),
                 call.waiting,
@@ -122,53 +131,63 @@ class ProduceApi:
             )
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
-        if unknown:
-            if call.waiting is not None:
-                # The client's next request has to be handled after the refusals are noted.
-                call.waiting.began()
-            return self._respond_in_turns(topics, begun, unknown, call)
-        return self._respond_now_or_later(topics, begun, call.version)
 
-    async def _respond_in_turns(
-        self, topics: list[ProducedTopic], begun: _Begun, unknown: list[_Unknown], call: ConnectionContext
-    ) -> _Response:
-        turns = Turns(RESULTS_AT_ONCE)
-        try:
-            await asyncio.sleep(0)
-            response = self._respond_now_or_later(topics, begun, call.version)
-            if isinstance(response, Awaitable):
-                response = await response
-            for topic_id, partition, header in unknown:
-                self._refuse_unknown(topic_id, partition, header)
-                await turns.done()
-        finally:
-            if call.waiting is not None:
-                call.waiting.ended()
-        return response
+    async def _produce_in_turns(self, request: ProduceRequest, call: ConnectionContext, kept: KeptFrame) -> _Response:
+        """Answer a request of so many topics or partitions that others have turns. Its records are copies."""
+        version = call.version
+        topics, begun = await self._begin_in_turns(request, call)
+        kept.release()
+        # Many requests wait at a time, which need not hold their records.
+        del request, call
+        return await self._respond_in_turns(topics, begun, version)
 
-    def _respond_now_or_later(
-        self, topics: list[ProducedTopic], begun: _Begun, version: int
-    ) -> Awaitable[_Response] | _Response:
-        if begun is None or isinstance(begun, values.ProduceResponse):
-            return self._respond(topics, begun, version)
-        return self._respond_when_there(topics, begun, version)
+    async def _begin_in_turns(
+        self, request: ProduceRequest, call: ConnectionContext
+    ) -> tuple[list[ProducedTopic], _Begun]:
+        turns, topics = Turns(RESULTS_AT_ONCE), list[ProducedTopic]()
+        places, kept = list[tuple[str, int]](), list[Buffer]()
+        unknown: list[tuple[UUID, PartitionProduceData]] = []
+        asker = None if self._askers is None else self._askers.at(call.principal, call.peer)
+        of_all = None if asker is None else _transaction_refusal(asker, request)
+        for topic in request.topic_data:
+            name = self._named(topic, asker, of_all, topics)
+            if name is None:
+                unknown += ((topic.topic_id, each) for each in topic.partition_data)
+            elif topics[-1].refusal is None:
+                places += ((name, each.index) for each in topic.partition_data)
+                kept += (each.records or b"" for each in topic.partition_data)
+            await turns.done(_TOPIC_TURNS + len(topic.partition_data))
+        if self._writes is not None:
+            async for piece in pieces(topics, RESULTS_AT_ONCE):
+                self._writes.used(call.principal, call.peer, [each.name for each in piece if each.name is not None])
+        # They are only read, as any sequence may be.
+        entries: Any = PackedEntries(places, kept)
+        begun = self._begun(request, entries, call)
+        for topic_id, each in unknown:
+            # The client's next request is handled after the refusals are noted.
+            self._refuse_unknown(topic_id, each.index, each.records or b"")
+            await turns.done()
+        return topics, begun
+
+    async def _respond_in_turns(self, topics: list[ProducedTopic], begun: _Begun, version: int) -> _Response:
+        answer = await _answer(begun) if isinstance(begun, Awaitable) else begun
+        if answer is None:
+            return self._respond(topics, None, version)
+        usual = await asyncio.to_thread(encode_produced, topics, answer.partitions, version)
+        if usual is not None:
+            return EncodedMessage(ProduceResponse, usual)
+        results = await collected(map(self._partition, answer.partitions), RESULTS_AT_ONCE)
+        partitions, turns, responses = iter(results), Turns(RESULTS_AT_ONCE), list[TopicProduceResponse]()
+        for topic in topics:
+            responses.append(_topic(topic, partitions, version))
+            await turns.done(1 + len(topic.partitions))
+        return await encoded_in_thread(self._response(responses), version)
 
     async def _respond_when_there(
         self, topics: list[ProducedTopic], begun: Awaitable[values.ProduceResponse | None], version: int
     ) -> _Response:
-        try:
-            answer = await begun
-        except Refusal as refusal:
-            raise _failed_unanswered(refusal) from None
-        if answer is None or len(answer.partitions) <= RESULTS_AT_ONCE:
-            return self._respond(topics, answer, version)
-        if (usual := encode_produced(topics, answer.partitions, version)) is not None:
-            return EncodedMessage(ProduceResponse, usual)
-        turns, partitions = Turns(RESULTS_AT_ONCE), list[PartitionProduceResponse]()
-        for result in answer.partitions:
-            partitions.append(self._partition(result))
-            await turns.done()
-        return self._response(topics, iter(partitions), version)
+        answer = await _answer(begun)
+        return self._respond(topics, answer, version)
 
     def _respond(self, topics: list[ProducedTopic], answer: values.ProduceResponse | None, version: int) -> _Response:
         if answer is None:
@@ -180,15 +199,13 @@ class ProduceApi:
             return None
         if (usual := encode_produced(topics, answer.partitions, version)) is not None:
             return EncodedMessage(ProduceResponse, usual)
-        return self._response(topics, map(self._partition, answer.partitions), version)
+        partitions = map(self._partition, answer.partitions)
+        return self._response([_topic(topic, partitions, version) for topic in topics])
 
-    def _response(
-        self, topics: list[ProducedTopic], partitions: Iterator[PartitionProduceResponse], version: int
-    ) -> ProduceResponse:
-        responses = tuple(_topic(topic, partitions, version) for topic in topics)
+    def _response(self, responses: Sequence[TopicProduceResponse]) -> ProduceResponse:
         leaders = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
         return ProduceResponse(
-            responses=responses,
+            responses=tuple(responses),
             node_endpoints=tuple(
                 NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack or None)
                 for broker_id, endpoint, rack in self._leaders.endpoints(leaders)
@@ -219,24 +236,11 @@ def _transaction_refusal(asker: Asker, request: ProduceRequest) -> Refusal | Non
     return transaction_refusal(asker, request.transactional_id or "", records)
 
 
-class _Packed:
-    """The entries of a long request, whose values are made when they are needed."""
-
-    def __init__(self) -> None:
-        self.places: list[tuple[str, int]] = []
-        self.records: list[Buffer] = []
-
-    def entries(self) -> list[values.ProducePartition]:
-        # They are only read, as any sequence may be.
-        return PackedEntries(self.places, self.records)  # type: ignore[return-value]
-
-
-def _is_long(request: ProduceRequest, call: ConnectionContext) -> bool:
-    # Most frames are too small for that.
-    return (
-        call.frame_bytes > LONG_FROM * _ENTRY_BYTES_MIN
-        and sum(len(topic.partition_data) for topic in request.topic_data) > LONG_FROM
-    )
+async def _answer(begun: Awaitable[values.ProduceResponse | None]) -> values.ProduceResponse | None:
+    try:
+        return await begun
+    except Refusal as refusal:
+        raise _failed_unanswered(refusal) from None
 
 
 def _topic(topic: ProducedTopic, partitions: Iterator[PartitionProduceResponse], version: int) -> TopicProduceResponse:

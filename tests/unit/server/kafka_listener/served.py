@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.kafka_listener.answering import CloseConnection
+from kraft.server.kafka_listener.answering import CloseConnection, HasToWait
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.connection_counts import ConnectionCountLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
@@ -34,13 +34,17 @@ PATIENT = ListenerLimits(
 class Requests:
     """`now,..` is answered at once, `wait..` when the test says so; `soon..` and `pipe..` likewise, while others wait.
 
-    Nothing is pipelined behind a `hold..` until `go_on` is called.
+    Nothing is pipelined behind a `hold..` until `go_on` is called. A `late..` has to wait at first.
     """
 
     begun: list[bytes] = field(default_factory=list)
     waiting: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
     holds: bool = False
+    waits: int = 0
+    """How often a `late..` had to wait."""
+
+    may_go_on: bool = False
     is_trusted: bool = True
     """False until `hello` was answered, for a listener that asks for a login."""
 
@@ -61,6 +65,9 @@ class Requests:
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         request = bytes(frame)
+        if request.startswith(b"late") and not self.may_go_on:
+            self.waits += 1
+            raise HasToWait
         self.begun.append(request)
         self.holds = request.startswith(b"hold")
         match request[:4]:

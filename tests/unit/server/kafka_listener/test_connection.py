@@ -114,6 +114,29 @@ def test_nothing_is_begun_behind_a_request_that_holds_its_connection_until_it_ma
     run(test)
 
 
+@pytest.mark.parametrize("request_bytes", [100, 100_000])
+def test_a_request_that_has_to_wait_keeps_its_bytes_and_those_behind_it_wait_too(request_bytes: int) -> None:
+    async def test(served: Served) -> None:
+        client, other = await served.client(), await served.client()
+        requests, late = served.requests, b"late".ljust(request_bytes, b".")
+        client.send(b"now, one", late, b"now, three")
+        assert await client.answer() == b"answer to now, one"
+        await served.until(lambda: requests.waits > 0)
+        # Others use the receive buffer meanwhile.
+        other.send(b"now, ".ljust(request_bytes, b"x"))
+        await other.answer()
+        client.send(b"now, four")
+        requests.may_go_on = True
+        for connection in list(served.listener._connections):
+            connection._take_frames_soon()
+        await served.until(lambda: late in requests.waiting)
+        requests.waiting[late].set_result(b"two")
+        assert [await client.answer() for _ in range(3)] == [b"two", b"answer to now, three", b"answer to now, four"]
+        assert requests.waits <= 3, "it is not asked again and again"
+
+    run(test)
+
+
 def test_requests_are_answered_in_their_order() -> None:
     async def test(served: Served) -> None:
         client = await served.client()

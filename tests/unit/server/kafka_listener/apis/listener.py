@@ -9,7 +9,7 @@ from uuid import UUID
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicPartition
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.requests import Api, KafkaRequests
+from kraft.server.kafka_listener.requests import Api, ConnectionContext, KafkaRequests
 from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, Message
@@ -41,6 +41,14 @@ async def ask(api: Api, request: Message, version: int, response: type[R]) -> R 
     correlation_id, decoded = decode_response(response, version, memoryview(b"".join(answer))[4:])
     assert correlation_id == 77
     return decoded
+
+
+async def called(api: Api, request: Message, call: ConnectionContext, response: type[R]) -> R:
+    """Call the API itself; return its response."""
+    begun = api(request, call)
+    answer = await begun if isinstance(begun, Awaitable) else begun
+    assert isinstance(answer, response)
+    return answer
 
 
 async def answered(api: Api, request: Message, version: int, response: type[R]) -> R:

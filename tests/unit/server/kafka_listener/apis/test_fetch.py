@@ -35,6 +35,7 @@ from tests.support.server.replicas import Broker, append_to, batch, follow, lead
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
     answered,
+    called,
     id_of,
     leaders,
     partitions_of,
@@ -393,8 +394,8 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
         topics = (asking(12, "orders", (0, offset)),)
-        begun = listener.api(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics), call)
-        return await begun if isinstance(begun, Awaitable) else begun
+        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics)
+        return await called(listener.api, request, call, FetchResponse)
 
     return unread, fetch
 
@@ -473,12 +474,7 @@ def over_quota(wait_ms: int, bytes_max: int | None = None) -> ConnectionContext:
 
 def fetched(listener: Listener, call: ConnectionContext, *topics: FetchTopic, **fields: Any) -> FetchResponse:
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics, **fields)
-
-    async def answer() -> FetchResponse:
-        response = listener.api(request, call)
-        return await response if isinstance(response, Awaitable) else response
-
-    return run_virtually(answer())
+    return run_virtually(called(listener.api, request, call, FetchResponse))
 
 
 def test_a_client_over_its_quota_gets_nothing_and_its_session_goes_on(broker: Broker) -> None:

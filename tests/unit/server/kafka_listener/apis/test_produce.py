@@ -14,12 +14,13 @@ from kraft.metadata.records import BrokerFenced
 from kraft.model import produce as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicPartition
-from kraft.server.handlers.long_produces import LONG_FROM
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.apis.produce import ProduceApi
-from kraft.server.kafka_listener.requests import ConnectionContext
+from kraft.server.kafka_listener.requests import DECODED_ON_LOOP_MAX, KafkaRequests
 from kraft.server.replica.waiting_appends import WaitingClient
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.frame import SIZE_BYTES, decode_response, encode_request
 from kraft.wire.schema.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -205,25 +206,25 @@ def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Brok
     handler = produce_handler(broker.partitions)
     before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
     after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
-    others = [(number, batch("x")) for number in range(1, LONG_FROM + 1)]
+    others = [(number, batch("x")) for number in range(1, DECODED_ON_LOOP_MAX + 1)]
     first = request(topic(13, "orders", (0, batch("a", producer_id=5, sequence=0)), *others))
     second = request(topic(13, "orders", (0, batch("b", producer_id=5, sequence=1))))
-    client = WaitingClient()
+    frame = memoryview(b"".join(encode_request(first, 13, 1, "tests")))[SIZE_BYTES:]
 
     async def scenario() -> list[int]:
-        call = ConnectionContext(version=13, client_id="", peer="tests", frame_bytes=100_000, waiting=client)
-        begun = before(first, call)
+        requests = KafkaRequests({ApiKey.PRODUCE: before}, "tests")
+        begun = requests.begin(frame)
         assert isinstance(begun, Awaitable)
-        waits = [client.has_to_wait]
-        refused = await begun
-        assert isinstance(refused, ProduceResponse)
-        waits.append(client.has_to_wait)
+        waits = [not requests.is_pipelined(frame)]
+        _, refused = decode_response(ProduceResponse, 13, memoryview(b"".join(await begun))[SIZE_BYTES:])
+        waits.append(not requests.is_pipelined(frame))
         assert waits == [True, False], "the client's next request is handled once the refusals are noted"
         (found,) = refused.responses
         codes = {each.error_code for each in found.partition_responses}
         return [*codes, only(await answered(after, second, 13, ProduceResponse)).error_code]
 
-    assert run_virtually(scenario()) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+    # Virtual time does not wait for a thread.
+    assert asyncio.run(scenario()) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
     assert values_in(partition) == []
 
 
