@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from kraft.runtime.cycle_collector import bound_collections
-from tests.soak.loads import held_acls, held_controllers, held_logs, held_requests
+from tests.soak.loads import held_acls, held_controllers, held_logs, held_requests, held_topics
 from tests.support.measured_loop import run_measured
 
 HELD_MS_GOAL: Final = 50.0
@@ -42,6 +42,15 @@ SCENARIOS: Final = (
     Scenario("produce-entries", held_requests.produce_entries),
     Scenario("produce-refused", held_requests.produce_refused),
     Scenario("produce-batches", held_requests.produce_batches),
+    Scenario("produce-topics", held_topics.produce_topics),
+    Scenario("produce-unknown-topics", held_topics.produce_unknown_topics),
+    Scenario("produce-refused-topics", held_topics.produce_refused_topics),
+    Scenario("produce-topics-by-grpc", held_topics.produce_topics_by_grpc),
+    Scenario("fetch-topics", held_topics.fetch_topics),
+    Scenario("fetch-refused-topics", held_topics.fetch_refused_topics),
+    Scenario("fetch-topic-ids", held_topics.fetch_topic_ids),
+    Scenario("fetch-session", held_topics.fetch_session),
+    Scenario("fetch-topics-by-grpc", held_topics.fetch_topics_by_grpc),
     Scenario("controller-restart", held_controllers.controller_restart),
     Scenario("many-acls", held_acls.many_acls),
 )
