@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from multiprocessing import get_context
 from threading import Event, Thread
 from typing import Annotated, Final, Self
 
@@ -23,6 +24,7 @@ import kafka
 import typer
 
 import kraft.client
+from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.report import Cell, Output, Report, print_report
 from kraft.client import Admin, KraftError, TopicPartition
 from kraft.model.list_offsets import LATEST_TIMESTAMP
@@ -210,11 +212,37 @@ CLIENT_IDS: Final = dict(
 )
 
 
-def _latencies_ms(cluster: Cluster, seconds: float) -> list[float]:
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What the neighbour measured beside some clients, or alone."""
+
+    where: str
+    latencies_ms: list[float]
+    node_cpu_share: float
+    """Processor time of the node meanwhile, of one core's."""
+
+    @property
+    def p99_ms(self) -> float:
+        return self.latencies_ms[int(len(self.latencies_ms) * 0.99)]
+
+    def __str__(self) -> str:
+        p50_ms = self.latencies_ms[len(self.latencies_ms) // 2]
+        cpu = f"the node takes {self.node_cpu_share:.0%} of a core"
+        return f"{self.where} p99 {self.p99_ms:.1f} ms, p50 {p50_ms:.1f} ms, {cpu}"
+
+
+def _measured(cluster: Cluster, where: str, seconds: float) -> Beside:
+    # A process of its own: in this one it would wait for the other clients' threads.
+    with get_context("spawn").Pool(1) as process:
+        began_s, began_cpu_s = time.monotonic(), process_cpu_s(cluster.node(1).pid)
+        latencies_ms = process.apply(_latencies_ms, (cluster.kafka_bootstrap_servers, seconds))
+        took_s, cpu_s = time.monotonic() - began_s, process_cpu_s(cluster.node(1).pid) - began_cpu_s
+    return Beside(where=where, latencies_ms=latencies_ms, node_cpu_share=cpu_s / took_s)
+
+
+def _latencies_ms(servers: str, seconds: float) -> list[float]:
     """Send one record after the other, a hundred in a second, without a quota; return each one's time."""
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.kafka_bootstrap_servers, "client.id": NEIGHBOUR, "linger.ms": 0}
-    )
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "client.id": NEIGHBOUR, "linger.ms": 0})
     found, until_s = list[float](), time.monotonic() + seconds
     while time.monotonic() < until_s:
         began_s = time.monotonic()
@@ -224,14 +252,6 @@ def _latencies_ms(cluster: Cluster, seconds: float) -> list[float]:
         # The rate of a client that is far below what a broker can do.
         time.sleep(0.01)
     return sorted(found)
-
-
-def _p99(latencies_ms: list[float]) -> float:
-    return latencies_ms[int(len(latencies_ms) * 0.99)]
-
-
-def _p50(latencies_ms: list[float]) -> float:
-    return latencies_ms[len(latencies_ms) // 2]
 
 
 def _fill(cluster: Cluster) -> None:
@@ -284,13 +304,13 @@ class Running:
         for thread in self._threads:
             thread.join(30)
 
-    def beside(self, cluster: Cluster) -> tuple[list[float], dict[str, float]]:
-        """Return the neighbour's latencies, and what share of its rate each client got meanwhile."""
+    def beside(self, cluster: Cluster, where: str) -> tuple[Beside, dict[str, float]]:
+        """Return what the neighbour measured, and what share of its rate each client got meanwhile."""
         before, began_s = {name: each.size_bytes for name, each in self.used.items()}, time.monotonic()
-        latencies_ms = _latencies_ms(cluster, MEASURED_S)
+        neighbour = _measured(cluster, where, MEASURED_S)
         took_s = time.monotonic() - began_s
         shares = {name: (each.size_bytes - before[name]) / took_s / RATE for name, each in self.used.items()}
-        return latencies_ms, shares
+        return neighbour, shares
 
 
 def measure(programs: Mapping[str, Program]) -> Report:
@@ -298,16 +318,16 @@ def measure(programs: Mapping[str, Program]) -> Report:
         for topic in (READ_TOPIC, NEIGHBOUR, "librdkafka", "kafka-python", "java", "kraft"):
             admin.create_topic(topic, 1, 1)
         _fill(cluster)
-        alone_ms = _latencies_ms(cluster, 10)
+        alone = _measured(cluster, "alone", 10)
         admin.alter_client_quotas({"client-id": None}, dict.fromkeys(KEYS, float(RATE)))
         admin.alter_client_quotas({"client-id": NEIGHBOUR}, dict.fromkeys(KEYS, UNLIMITED))
         with Running(cluster, programs) as limited:
-            limited_ms, shares = limited.beside(cluster)
+            with_quotas, shares = limited.beside(cluster, "beside clients with quotas")
             lifted = {name: _lifted_s(each, CLIENT_IDS[name], admin) for name, each in limited.used.items()}
         admin.alter_client_quotas({"client-id": None}, dict.fromkeys(KEYS))
         admin.alter_client_quotas({"client-id": NEIGHBOUR}, dict.fromkeys(KEYS))
         with Running(cluster, programs, are_limited_by_themselves=True) as control:
-            control_ms, control_shares = control.beside(cluster)
+            themselves, control_shares = control.beside(cluster, "beside clients that limit themselves")
     rows: list[dict[str, Cell]] = [
         {
             "client": name,
@@ -322,15 +342,8 @@ def measure(programs: Mapping[str, Program]) -> Report:
         durability="acknowledged by one node, which syncs",
         rows=rows,
         notes=(
-            "Neighbour without a quota: "
-            + "; ".join(
-                f"{where} p99 {_p99(each):.1f} ms, p50 {_p50(each):.1f} ms"
-                for where, each in (
-                    ("alone", alone_ms),
-                    ("beside clients that limit themselves", control_ms),
-                    (f"beside clients with quotas ({_p99(limited_ms) / _p99(control_ms):.2f}x)", limited_ms),
-                )
-            ),
+            f"Neighbour without a quota: {alone}; {themselves}; {with_quotas}.",
+            f"Its p99 beside quotas is {with_quotas.p99_ms / themselves.p99_ms:.2f} times the one without them.",
             f"Shares are of the bytes of values in {MEASURED_S:g} s; the quota counts what is around them, too.",
         ),
     )
