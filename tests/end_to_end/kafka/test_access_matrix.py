@@ -38,6 +38,9 @@ from tests.end_to_end.kafka.differences.scenarios import play
 from tests.unit.server.access.cases import ROWS
 from tests.unit.server.access.needs import on_id
 
+# On a busy machine thousands of requests take longer.
+pytestmark = pytest.mark.timeout(300)
+
 UNASKED: Final = {
     "<ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 71>": "Kafka serves it only with an exporter of metrics",
     "<ApiKey.PUSH_TELEMETRY: 72>": "likewise",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from kraft.model.group_lags import DescribeGroupLagsRequest
 from kraft.model.password import Password
 from kraft.model.plain_records import FetchRecordsRequest, PlainRecord, ProduceRecordsRequest
 from kraft.rpc.call import AnyCall, Call, Stream
-from kraft.rpc.peers import PeerConnections
+from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.sasl.client import PasswordLogin
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.apis.api import VisibleTo
@@ -31,7 +32,11 @@ from tests.end_to_end.kafka.differences.peer import PASSWORD
 from tests.unit.server.access.cases import ROWS
 from tests.unit.server.access.needs import TOPIC, TRANSACTION
 
-_DEADLINE_S: Final = 30.0
+_DEADLINE_S: Final = 60.0
+_RETRY_S: Final = 0.1
+_AT_ONCE: Final = 10
+"""Calls and logins that a node has at a time."""
+
 _NO_BROKER: Final = 99
 _TIMEOUT_MS: Final = 5_000
 
@@ -69,6 +74,7 @@ class GrpcClients:
         self._address = address
         self._runner = asyncio.Runner()
         self._connections: dict[str, PeerConnections] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     def __enter__(self) -> GrpcClients:
         return self
@@ -89,22 +95,34 @@ class GrpcClients:
         return dict(zip(users, self._runner.run(ask_all()), strict=True))
 
     async def _ask(self, user: str, call: AnyCall, request: Any) -> Any:
+        gives_up_at = time.monotonic() + _DEADLINE_S
+        while True:
+            try:
+                async with self._places:
+                    return await self._answer(self._peer(user), call, request)
+            except Refusal as refusal:
+                return refusal
+            except Unreachable:
+                if time.monotonic() > gives_up_at:
+                    raise
+                # gRPC soon gives up a connection to which a busy machine has not come: every client tries again.
+                await asyncio.sleep(_RETRY_S)
+
+    def _peer(self, user: str) -> Peer:
         if user not in self._connections:
             login = PasswordLogin(mechanism=SaslMechanism.SCRAM_SHA_256, user=user, password=Password(PASSWORD))
             self._connections[user] = PeerConnections(dialling(ClientSecurity(sasl=login)))
-        peer = self._connections[user].peer(self._address)
-        try:
-            if isinstance(call, Call):
-                return await peer.call(call, request, _DEADLINE_S)
-            assert isinstance(call, Stream), call
-            stream = peer.open(call)
-            await stream.send(request)
-            response = await asyncio.wait_for(stream.receive(), _DEADLINE_S)
-            await stream.close()
-        except Refusal as refusal:
-            return refusal
-        else:
-            return response
+        return self._connections[user].peer(self._address)
+
+    async def _answer(self, peer: Peer, call: AnyCall, request: Any) -> Any:
+        if isinstance(call, Call):
+            return await peer.call(call, request, _DEADLINE_S)
+        assert isinstance(call, Stream), call
+        stream = peer.open(call)
+        await stream.send(request)
+        response = await asyncio.wait_for(stream.receive(), _DEADLINE_S)
+        await stream.close()
+        return response
 
 
 def call_of(api: str, row: Row) -> tuple[AnyCall, Any] | None:

@@ -231,7 +231,10 @@ class Peer:
 
     def _connected(self) -> socket.socket:
         if self._line is None:
-            self._line = socket.create_connection(self._address, _ANSWER_DEADLINE_S)
+            # Users ask many at a time, and none of them waits for an answer that does not come.
+            self._line = socket.create_connection(
+                self._address, _ANSWER_DEADLINE_S if self._user is None else DEADLINE_S
+            )
             if self._user is not None:
                 self._log_in(self._user)
         return self._line
