@@ -91,9 +91,10 @@ class BrokerReplicas:
             self.publisher.use_defaults(self._topic_defaults(after))
             dynamic = dynamic_configs(after, str(self._config.node_id))
             self.throttles.reconfigure(with_dynamic(self._config.replication, dynamic))
-        await self.publisher.publish(before, after)
+            self.publisher.look_at_held_back()
+        # Before the roles in it are taken: a replica in the ISR fetches at once, whatever the throttle.
         self.throttles.follower.image = after
-        self.publisher.look_at_held_back()
+        await self.publisher.publish(before, after)
 
     async def tick(self) -> None:
         """Call every partition's `tick` periodically, until cancelled."""

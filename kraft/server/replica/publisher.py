@@ -103,9 +103,12 @@ class ReplicaPublisher:
         """
         self.log_preloading.stop()
         step = delta(before, after, self._registration.broker_id)
-        for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
+        reconfigured = tuple(after.topics.values()) if self._defaults_changed else step.reconfigured
+        for topic in reconfigured:
             self._reconfigure(topic)
         self._defaults_changed = False
+        if reconfigured:
+            self.look_at_held_back()
         # In the same turn as the roles: what is opened from now on takes those in `after`.
         self._openings.metadata_changed(after, step.remove)
         if self._apply_roles(step):
@@ -135,7 +138,7 @@ class ReplicaPublisher:
             )
 
     def look_at_held_back(self) -> None:
-        """Look at the replicas that wait for the throttle again, after it, or the metadata, has changed."""
+        """Look at the replicas that wait for the throttle again: it, or what it is for, has changed."""
         self._fetchers.look_at_held_back()
 
     def _apply_roles(self, step: BrokerDelta) -> bool:

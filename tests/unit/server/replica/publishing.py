@@ -40,10 +40,14 @@ class FakeFetcher:
         self.leader_id = leader_id
         self.is_running = False
         self.assignments = 0
+        self.looks_at_held_back = 0
         self._breaks = breaks
 
     def assignment_changed(self) -> None:
         self.assignments += 1
+
+    def look_at_held_back(self) -> None:
+        self.looks_at_held_back += 1
 
     async def run(self) -> None:
         self.is_running = True

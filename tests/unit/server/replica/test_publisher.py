@@ -89,6 +89,18 @@ async def test_a_fetcher_is_notified_of_other_partitions_of_its_leader(host: Hos
     await host.publisher.close()
 
 
+async def test_altered_configs_may_end_the_wait_of_replicas_for_a_throttle(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+    (fetcher,) = host.fetchers
+    before = fetcher.looks_at_held_back
+    await host.act_on(with_topic(host.image, [2, 1], topic="other", topic_id=RECREATED))
+    assert fetcher.looks_at_held_back == before
+    named = TopicConfigSet(topic_id=ORDERS, key="follower.replication.throttled.replicas", value="0:2")
+    await host.act_on(host.image.replay([named]))
+    assert fetcher.looks_at_held_back == before + 1
+    await host.publisher.close()
+
+
 async def test_a_fetcher_that_dies_of_a_bug_stops_the_node(host: Host) -> None:
     host.fetchers_break = True
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
