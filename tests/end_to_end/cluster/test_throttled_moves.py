@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 TOPIC: Final = "moved"
 MOVED: Final = TopicPartition(TOPIC, 0)
-RATE: Final = 512 << 10
+RATE: Final = 256 << 10
 FETCH_BYTES: Final = 1 << 20
 """So much may pass at once."""
 LARGE: Final = 1_000
@@ -22,7 +22,7 @@ RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throt
 
 
 class LargeFirst(LibrdkafkaLoad):
-    """The first numbers take a minute at the rate, later ones a small part of it."""
+    """The first numbers take two minutes at the rate, later ones a small part of it."""
 
     def _next(self, partition: int) -> bytes:
         return super()._next(partition).ljust(LARGE_BYTES if self.sent[partition] < LARGE else 0)
@@ -68,7 +68,7 @@ def test_a_throttled_move_survives_kill_9_of_both_brokers_and_ends_at_another_ra
             copied, took_s = copied_bytes(cluster), time.monotonic() - began_s
             assert copied <= RATE * (took_s + 3) + FETCH_BYTES, f"{copied} bytes in {took_s:.1f} s"
             assert 3 not in in_sync(admin)
-            admin.alter_broker_configs(None, dict.fromkeys(RATES, str(100 * RATE)))
+            admin.alter_broker_configs(None, dict.fromkeys(RATES, str(200 * RATE)))
             changed_s = time.monotonic()
             until(lambda: in_sync(admin) == {1, 3}, lambda: in_sync(admin))
             assert time.monotonic() - changed_s < 15
