@@ -49,7 +49,7 @@ class ClientLogins:
             failure_delay_ms=self._config.connections.failed_login_delay_ms,
             checks=self._checks,
             verifier=None if tokens is None else self._verifiers[tokens],
-            noted=self._noted_at(listener),
+            noted=self.noted_at(listener),
         )
 
     def refused_at(self, listener: str) -> Callable[[str, str], None] | None:
@@ -59,7 +59,7 @@ class ClientLogins:
             return None
         return lambda address, reason: audit(refused_connection(address, listener, reason), 1)
 
-    def _noted_at(self, listener: str) -> LoginNoted:
+    def noted_at(self, listener: str) -> LoginNoted:
         """Return what counts the logins at a listener, and tells the audit of them."""
         told = None if self._audit is None else login_noted(self._audit, listener)
 

@@ -7,14 +7,14 @@ import pytest
 
 from kraft.metadata.features import METADATA_VERSION, UnsupportedFeatureLevel
 from kraft.metadata.image import EMPTY_IMAGE
-from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, TopicCreated
+from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, MetadataRecord, PartitionChanged, TopicCreated
 from kraft.model.errors import Corruption, ErrorCode, Refusal
-from kraft.model.ids import BrokerId, TopicId
-from kraft.rpc.metadata_codec import decode_records
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.rpc.metadata_codec import decode_records, encode_records
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.support.cluster_images import cluster, registered
+from tests.support.cluster_images import ORDERS, cluster, registered, with_topic
 from tests.unit.server.controller.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
 from tests.unit.server.controller.hosting import create, leading, look, settle
 
@@ -262,3 +262,26 @@ def test_leadership_is_announced_and_withdrawn() -> None:
     assert announced == [True, False]
     with pytest.raises(Refusal, match="none is known"):
         host.check_active()
+
+
+async def test_elections_that_may_lose_records_are_counted_by_the_active_controller_alone() -> None:
+    def change(leader: int, epoch: int) -> list[MetadataRecord]:
+        made = PartitionChanged(
+            topic_id=ORDERS,
+            partition=0,
+            isr=[BrokerId(leader)],
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(epoch),
+            partition_epoch=PartitionEpoch(epoch),
+        )
+        return [made]
+
+    async with leading() as (host, _):
+        host.start_from(LoadedImage(image=with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2]), index=1, term=1))
+        host.on_committed(2, 1, encode_records(change(2, 1)))
+        assert host.unclean_elections == 0
+        host.on_committed(3, 1, encode_records(change(3, 2)))
+        assert host.unclean_elections == 1
+        host.on_leadership(None)
+        host.on_committed(4, 2, encode_records(change(1, 3)))
+        assert host.unclean_elections == 1

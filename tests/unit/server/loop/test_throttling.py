@@ -37,6 +37,7 @@ async def test_a_pause_that_is_cancelled_calls_nothing() -> None:
     await asyncio.sleep(1)
     throttling.reconfigure({})
     assert over == ["second"]
+    assert (throttling.throttled, throttling.throttled_ms) == (3, 30)
 
 
 async def test_the_steps_of_an_awaitable_are_timed_and_go_on_as_without() -> None:

@@ -87,12 +87,15 @@ def files(partition: Partition, suffix: str) -> list[str]:
 
 async def test_old_segments_are_deleted_at_the_next_check(broker: Broker) -> None:
     partition = filled(broker, 50_000, 40_000, 0, retention_ms=30_000)
+    before = partition.log.size_bytes
     with capture_logs() as logged:
-        async with maintaining(broker):
+        async with maintaining(broker) as tasks:
             await asyncio.sleep(0.9)
             assert partition.log.log_start_offset == 0
             await asyncio.sleep(0.2)
             assert partition.log.log_start_offset == 2
+    assert tasks.counts.retention_deletions == 1
+    assert tasks.counts.retention_bytes == before - partition.log.size_bytes > 0
     assert [each["event"] for each in logged] == ["segments deleted by retention"]
 
 
