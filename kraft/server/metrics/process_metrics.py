@@ -64,13 +64,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     LONGEST_HOLD,
 )
 
-_PROCESS: Final = psutil.Process()
-
 
 async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
-    _collect_process(snapshot)
+    # Not made before: a node may be forked from a process that has imported this.
+    process = psutil.Process()
+    _collect_process(process, snapshot)
     # In a thread: a broker with 10,000 open logs has as many files, which takes 5 ms to count.
-    snapshot.add(OPEN_FILES, await asyncio.to_thread(_PROCESS.num_fds))
+    snapshot.add(OPEN_FILES, await asyncio.to_thread(process.num_fds))
     loop = parts.loop
     snapshot.add(LOOP_CPU, loop.cpu_s)
     snapshot.add(HOLDS, loop.holds)
@@ -81,14 +81,14 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
         snapshot.add(HANDLER_IDLE, idle)
 
 
-def _collect_process(snapshot: Snapshot) -> None:
+def _collect_process(process: psutil.Process, snapshot: Snapshot) -> None:
     times = os.times()
     snapshot.add(CPU_SECONDS, times.user + times.system)
-    with _PROCESS.oneshot():
-        snapshot.add(RESIDENT_BYTES, _PROCESS.memory_info().rss)
-        snapshot.add(STARTED, _PROCESS.create_time())
-    snapshot.add(OPEN_FILES_MAX, _PROCESS.rlimit(psutil.RLIMIT_NOFILE)[0])
+    with process.oneshot():
+        snapshot.add(RESIDENT_BYTES, process.memory_info().rss)
+        snapshot.add(STARTED, process.create_time())
+    snapshot.add(OPEN_FILES_MAX, process.rlimit(psutil.RLIMIT_NOFILE)[0])
     snapshot.add(THREADS, threading.active_count())
-    disk = _PROCESS.io_counters()
+    disk = process.io_counters()
     snapshot.add(DISK_READ, disk.read_bytes)
     snapshot.add(DISK_WRITTEN, disk.write_bytes)
