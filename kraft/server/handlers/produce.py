@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from kraft.log.append_work import (
     AppendMustWait,
     AppendOrigin,
-    AppendResult,
     AppendWork,
     AwaitedChange,
     ProducedRecords,
@@ -47,10 +46,11 @@ from kraft.server.handlers.produce_verification import (
     copied,
     origin_of,
 )
+from kraft.server.handlers.queued_produce import Appended, Ended, QueuedProduce
 from kraft.server.handlers.refused_sequences import RefusedSequences
 from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.turns import Turns
-from kraft.server.replica.partition import Partition, ProduceOutcome, code_by_now
+from kraft.server.replica.partition import Partition, code_by_now
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
@@ -66,22 +66,12 @@ ANSWERED_AT_ONCE: Final = 1_000
 """Results of a response that are made before other tasks have their turn."""
 
 
-class _Appended(Struct, frozen=True, kw_only=True):
-    partition: Partition
-    result: AppendResult
-    replicated: ProduceOutcome
-
-
-_Ended = _Appended | Refusal
-"""Outcome of an append."""
-
-
 class _Append(Struct, frozen=True):
     topic: str
     partition: int
-    outcome: _Ended | asyncio.Future[_Ended]
+    outcome: Ended | asyncio.Future[Ended]
 
-    def outcome_by_now(self) -> _Ended:
+    def outcome_by_now(self) -> Ended:
         """Return the outcome; if there is none yet, a refusal, and the append will be refused when its turn comes."""
         outcome = self.outcome
         if not isinstance(outcome, asyncio.Future):
@@ -98,7 +88,7 @@ class _Append(Struct, frozen=True):
         if isinstance(outcome, asyncio.Future):
             outcome.cancel()
         one = self.outcome_by_now()
-        if isinstance(one, _Appended) and isinstance(one.replicated, asyncio.Future):
+        if isinstance(one, Appended) and isinstance(one.replicated, asyncio.Future):
             one.replicated.cancel()
 
 
@@ -109,7 +99,7 @@ class _Begun(Struct, kw_only=True):
     acks: int
     timeout_ms: int
     appends: list[_Append]
-    waiting: list[asyncio.Future[_Ended]]
+    waiting: list[asyncio.Future[Ended]]
     """Futures of `appends` that are not done yet."""
 
     waits: bool
@@ -120,7 +110,7 @@ class _Begun(Struct, kw_only=True):
 
     @classmethod
     def of(
-        cls, request: ProduceRequest, appends: list[_Append], waiting: list[asyncio.Future[_Ended]], *, waits: bool
+        cls, request: ProduceRequest, appends: list[_Append], waiting: list[asyncio.Future[Ended]], *, waits: bool
     ) -> _Begun:
         return cls(
             request_id=request.request_id,
@@ -131,7 +121,7 @@ class _Begun(Struct, kw_only=True):
             waits=waits,
         )
 
-    def add(self, wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
+    def add(self, wanted: ProducePartition, outcome: Ended | asyncio.Future[Ended]) -> None:
         """Add the outcome of the next entry of the request."""
         self.appends.append(_Append(wanted.topic, wanted.partition, outcome))
         if isinstance(outcome, asyncio.Future):
@@ -155,7 +145,7 @@ class _Begun(Struct, kw_only=True):
         return [
             one.replicated
             for one in (append.outcome_by_now() for append in self.appends)
-            if isinstance(one, _Appended) and isinstance(one.replicated, asyncio.Future)
+            if isinstance(one, Appended) and isinstance(one.replicated, asyncio.Future)
         ]
 
 
@@ -256,7 +246,7 @@ class ProduceHandler:
         self, request: ProduceRequest, client: WaitingClient | None, origins: Origins = NO_ORIGINS
     ) -> _Begun:
         appends: list[_Append] = []
-        waiting: list[asyncio.Future[_Ended]] = []
+        waiting: list[asyncio.Future[Ended]] = []
         has_parked = False
         partitions, are_others_long = request.partitions, bool(self._long)
         until_s = loop_time_s() + TURN_S_MAX if len(partitions) > 1 else inf
@@ -267,7 +257,7 @@ class ProduceHandler:
                 break
             outcome = self._append_partition(wanted, request, client, origins)
             appends.append(_Append(wanted.topic, wanted.partition, outcome))
-            if isinstance(outcome, _Appended):
+            if isinstance(outcome, Appended):
                 has_parked = has_parked or not isinstance(outcome.replicated, ErrorCode)
             elif not isinstance(outcome, Refusal):
                 waiting.append(outcome)
@@ -286,7 +276,7 @@ class ProduceHandler:
         # It must not keep the request's records: their bytes belong to the receive buffer.
         entries, at, settings = request.partitions, len(begun.appends), replace(request, partitions=[])
 
-        def ended(wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
+        def ended(wanted: ProducePartition, outcome: Ended | asyncio.Future[Ended]) -> None:
             begun.add(wanted, outcome)
             if isinstance(outcome, asyncio.Future):
                 rest.wait_for(outcome)
@@ -315,7 +305,7 @@ class ProduceHandler:
 
     def _append_partition(
         self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None, origins: Origins
-    ) -> _Ended | asyncio.Future[_Ended]:
+    ) -> Ended | asyncio.Future[Ended]:
         acks = request.acks
         try:
             if acks not in _ACKS:
@@ -345,14 +335,14 @@ class ProduceHandler:
 
     def _append_to_log(
         self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int, origin: AppendOrigin
-    ) -> _Appended:
+    ) -> Appended:
         """Append now. `sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
         if self._refused_sequences:
             self._refused_sequences.check(partition, sent, loop_time_s())
         result = partition.append(records, acks, origin)
         required = Offset(result.last_offset + 1)
         replicated = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
-        return _Appended(partition=partition, result=result, replicated=replicated)
+        return Appended(partition=partition, result=result, replicated=replicated)
 
     def _queue_append(
         self,
@@ -362,37 +352,29 @@ class ProduceHandler:
         client: WaitingClient | None,
         work: AppendWork | AwaitedChange | None,
         origin: AppendOrigin,
-    ) -> asyncio.Future[_Ended]:
+    ) -> asyncio.Future[Ended]:
         """Copy the records and queue them to be appended in their turn. Raises Refusal if too many wait."""
         self._waiting.check_room(len(wanted.records))
-        # A waiting append must not keep the request or its records: their bytes belong to the receive buffer.
-        place, sent, acks = (wanted.topic, wanted.partition), bytes(wanted.records[:HEADER_BYTES]), request.acks
-        outcome: asyncio.Future[_Ended] = asyncio.get_running_loop().create_future()
-
-        def ended(how: _Ended) -> None:
-            if not outcome.done():
-                outcome.set_result(how)
-            elif isinstance(how, _Appended) and isinstance(how.replicated, asyncio.Future):
-                # Its client has disconnected, or got the response that it timed out.
-                how.replicated.cancel()
-            if client is not None:
-                client.ended()
-
-        def append(records: ProducedRecords) -> None:
-            ended(self._append_to_log(partition, sent, records, acks, origin))
-
-        def refuse(refusal: Refusal) -> None:
-            self._refused_sequences.note(place, sent, refusal.error_code, loop_time_s())
-            ended(refusal)
-
+        outcome: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        queued = QueuedProduce(
+            append_to_log=self._append_to_log,
+            refused=self._refused_sequences,
+            partition=partition,
+            place=(wanted.topic, wanted.partition),
+            sent=bytes(wanted.records[:HEADER_BYTES]),
+            acks=request.acks,
+            origin=origin,
+            client=client,
+            outcome=outcome,
+        )
         if client is not None:
             client.began()
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
             deadline_s=loop_time_s() + _turn_timeout_s(request.timeout_ms),
-            append=append,
-            refuse=refuse,
+            append=queued.append,
+            refuse=queued.refuse,
         )
         self._waiting.join(partition.waiting_appends, waiting)
         return outcome
@@ -433,7 +415,7 @@ class ProduceHandler:
     def _result(self, append: _Append) -> ProducePartitionResult:
         topic, partition = append.topic, append.partition
         match one := append.outcome_by_now():
-            case _Appended():
+            case Appended():
                 code = code_by_now(one.replicated)
                 result, held = one.result, one.partition
                 if code is not ErrorCode.NONE:

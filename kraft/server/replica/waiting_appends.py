@@ -75,6 +75,24 @@ class WaitingAppend:
     refuse: OnRefusal
     """Called instead of `append`, or after `append` raised a Refusal."""
 
+    counted_in: Budget | None = None
+    """What its memory counts in, once it has joined a queue."""
+
+    # Methods, not functions made by `join`: thousands may wait, and the garbage collector looks at each object.
+
+    def carry_out(self) -> None:
+        """Append. Raises AppendMustWait or Refusal if nothing was appended."""
+        self.append(self.records)
+        self._release()
+
+    def give_up(self, refusal: Refusal) -> None:
+        self._release()
+        self.refuse(refusal)
+
+    def _release(self) -> None:
+        if self.counted_in is not None:
+            self.counted_in.release(self)
+
 
 class AppendQueue:
     """Waiting appends to one partition, in order of arrival."""
@@ -92,7 +110,7 @@ class AppendQueue:
         """Refuse all waiting appends, because the partition's role has ended."""
         waiting, self.waiting = self.waiting, deque()
         for append in waiting:
-            append.refuse(Refusal(code, reason))
+            append.give_up(Refusal(code, reason))
 
 
 class WaitingAppends:
@@ -143,17 +161,7 @@ class WaitingAppends:
     def join(self, queue: AppendQueue, append: WaitingAppend) -> None:
         """Put the append at the end of its partition's queue."""
         assert not isinstance(append.records, CheckedRecords), "records are checked in their turn"
-        refuse, attempt = append.refuse, append.append
-
-        def append_and_release(records: ProducedRecords) -> None:
-            attempt(records)
-            self._budget.release(append)
-
-        def refuse_and_release(refusal: Refusal) -> None:
-            self._budget.release(append)
-            refuse(refusal)
-
-        append.append, append.refuse = append_and_release, refuse_and_release
+        append.counted_in = self._budget
         self._budget.hold(append, APPEND_BYTES + len(append.records))
         queue.waiting.append(append)
         if not queue.is_draining:
@@ -203,7 +211,7 @@ class WaitingAppends:
         append = queue.waiting.popleft()
         try:
             if refusal is None:
-                append.append(append.records)
+                append.carry_out()
         except AppendMustWait as wait:
             append.work = wait.work
             queue.waiting.appendleft(append)
@@ -213,7 +221,7 @@ class WaitingAppends:
         except Exception as error:  # noqa: BLE001  One batch must not affect other producers.
             refusal = internal_error(error)
         if refusal is not None:
-            append.refuse(refusal)
+            append.give_up(refusal)
 
 
 def internal_error(error: Exception) -> Refusal:
