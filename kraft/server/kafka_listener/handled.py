@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Set
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +18,7 @@ from kraft.server.kafka_listener.encoded_responses import (
     encoded_in_thread,
 )
 from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
-from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage, Response
+from kraft.server.kafka_listener.requests import LONG_FRAME_BYTES, ConnectionContext, EncodedMessage, Response
 from kraft.server.loop.periods import loop_time_s
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message, Sized
@@ -72,7 +73,9 @@ class HandledApi:
         self._reuse = reuse
 
     async def __call__(self, asked: Message, call: ConnectionContext) -> Response:
-        request = asked if self._from_version is None else self._from_version(asked, call.version)
+        request = asked
+        if self._from_version is not None:
+            request = await _converted(call, self._from_version, asked, call.version)
         if self._reuse is not None and (reused_for := self._reuse.of(request)) is not None:
             client = (call.principal, call.host) if self._reuse.differs_by_client else None
             key = call.version, reused_for, client
@@ -95,8 +98,19 @@ class HandledApi:
         except Refusal as refusal:
             if self._refused is None:
                 return refused_as_a_whole(response_type(self._key), refusal)
-            response = self._refused(request, refusal)
-        return response if self._to_version is None else self._to_version(request, response, version)
+            response = await _converted(call, self._refused, request, refusal)
+        return (
+            response
+            if self._to_version is None
+            else await _converted(call, self._to_version, request, response, version)
+        )
+
+
+async def _converted(call: RequestContext, convert: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Return what a message is in another version; in a thread if it may be long: each element takes a microsecond."""
+    if isinstance(call, ConnectionContext) and call.frame_bytes >= LONG_FRAME_BYTES:
+        return await asyncio.to_thread(convert, *arguments)
+    return convert(*arguments)
 
 
 def _check_repeated(request: Message, elsewhere: Set[TopicPartition], repeated: RepeatedRefusals) -> None:
