@@ -190,6 +190,24 @@ def test_the_acl_that_says_so_is_the_most_exact_one() -> None:
     assert asked(denied, literal).decide(ALICE, READ, TOPIC, "orders") == Decision(False, Reason.ENTRY, denied)
 
 
+def test_shorter_prefixes_count_behind_longer_ones_that_say_nothing() -> None:
+    nested = asked(
+        entry("t", READ, pattern_type=PREFIXED),
+        entry("to", WRITE, pattern_type=PREFIXED),
+        entry("top", WRITE, DENY, pattern_type=PREFIXED),
+        entry("topic", READ, pattern_type=PREFIXED),
+    )
+    # The longest one is asked first, and then what is known of the others.
+    for name, may_read, may_write in (
+        ("topics", True, False),
+        ("top", True, False),
+        ("to-do", True, True),
+        ("s", False, False),
+    ):
+        found = [nested.decide(ALICE, each, TOPIC, name).is_allowed for each in (READ, WRITE)]
+        assert (name, *found) == (name, may_read, may_write)
+
+
 @pytest.mark.parametrize(
     ("entries", "may"),
     [
