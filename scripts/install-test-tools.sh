@@ -8,6 +8,7 @@ say() { printf 'test tools: %s\n' "$*"; }
 missing=
 # The program that is looked for, and Debian's package that holds it.
 for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless \
+  promtool:prometheus amtool:prometheus-alertmanager \
   javac:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm go:golang-go; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
@@ -26,6 +27,7 @@ say "installing$missing"
 timeout 120 apt-get -qq update </dev/null >"$said" 2>&1 || say "apt-get update: $(tail -n 1 "$said")"
 for package in $missing; do
   # One by one, so that a package that this system does not have takes no other with it.
-  timeout 300 apt-get -qq install --no-install-recommends "$package" </dev/null >"$said" 2>&1 ||
+  # At this run level, no package starts a service of its own.
+  RUNLEVEL=1 timeout 300 apt-get -qq install --no-install-recommends "$package" </dev/null >"$said" 2>&1 ||
     say "$package was not installed: $(tail -n 1 "$said")"
 done
