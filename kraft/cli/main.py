@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
     "quotas": ("kraft.cli.client_quotas", "Describe and alter client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),
+    "clients": ("kraft.cli.clients", "Show who is connected, and how much each asks and gets."),
     "users": ("kraft.cli.users", "List users, set their passwords, and delete users."),
     "acls": ("kraft.cli.acls.commands", "List, create and delete ACLs; check who may do what."),
     "quorum": ("kraft.cli.quorum", "Describe the metadata quorum."),

@@ -21,6 +21,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from kraft.model.callbacks import Callback
+from kraft.model.clients import ClientWords
+from kraft.model.principal import ANONYMOUS
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.cycle_collector import exempt_existing_objects
 from kraft.server.kafka_listener.connection import ConnectionLimits
@@ -68,6 +70,9 @@ class Deletable:
 
     def close(self) -> None:
         """Nothing is called."""
+
+    def client(self) -> ClientWords:
+        return ClientWords(principal=ANONYMOUS, client_id="", software_name="", software_version="")
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return False

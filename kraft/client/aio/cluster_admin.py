@@ -14,6 +14,7 @@ from kraft.model.brokers import (
     UnfenceBrokerRequest,
 )
 from kraft.model.client_quotas import QuotaMatch
+from kraft.model.clients import ClientConnection, DescribeClientsRequest
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.rpc.calls import (
@@ -26,6 +27,7 @@ from kraft.rpc.calls import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
+from kraft.rpc.client_calls import DESCRIBE_CLIENTS
 from kraft.wire.schema.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -49,6 +51,12 @@ async def describe_brokers(
     """
     request = DescribeBrokersRequest(broker_ids=list(broker_ids))
     return (await admin.calls.ask(DESCRIBE_BROKERS, request, timeout_ms)).brokers
+
+
+async def describe_clients(admin: AdminClient, *, timeout_ms: int | None = None) -> dict[int, list[ClientConnection]]:
+    """Return the connections of clients at the listeners of Kafka's protocol, by broker. Each broker has to answer."""
+    responses = await admin.calls.of_each_broker(DESCRIBE_CLIENTS, DescribeClientsRequest(), timeout_ms)
+    return {broker_id: response.connections for broker_id, response in responses.items()}
 
 
 async def fence_broker(

@@ -15,11 +15,10 @@ from kraft.server.config.values import GRPC
 from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.append_audit import AppendAuditHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.broker_handlers import GroupHandlers, RecordHandlers
+from kraft.server.handlers.broker_handlers import GroupHandlers, OperatorHandlers, RecordHandlers
 from kraft.server.handlers.describe_log_directories import ShortageOf
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.producer_ids import ProducerIdHandler
-from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.kafka_listener.fetch_sessions import SharedFetches
@@ -58,7 +57,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     markers: TxnMarkersHandler
     producer_ids: ProducerIdHandler
     controllers: ControllerClient
-    quorum: QuorumHandler
+    operators: OperatorHandlers
     audit: Audit | None = None
     """None: nothing is audited."""
 

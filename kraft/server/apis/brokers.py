@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import DESCRIBE_BROKERS, FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
+from kraft.rpc.client_calls import DESCRIBE_CLIENTS
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
@@ -21,6 +22,12 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_metadata(describe_brokers),
         at_controller=from_metadata(describe_brokers),
+        needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
+    ),
+    Api(
+        call=DESCRIBE_CLIENTS,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: broker.operators.clients.handle,
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(

@@ -25,14 +25,25 @@ from kraft.server.apis.handlers import decided, forwarded, from_indexed_metadata
 from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
+from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.wire.api_keys import ApiKey
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def _api_versions(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
     def features() -> DescribeFeaturesResponse:
         return describe_features(broker.image(), broker.index())
 
-    return api_versions.ApiVersionsHandler(broker.served_keys, features).handle
+    handler = api_versions.ApiVersionsHandler(broker.served_keys, features)
+
+    async def handle(request: ApiVersionsRequest, context: ConnectionContext) -> ApiVersionsResponse:
+        response = await handler.handle(request, context)
+        # Clients name their software from version 3 on.
+        if context.introduced is not None and request.client_software_name:
+            context.introduced.note_software(request.client_software_name, request.client_software_version)
+        return response
+
+    return handle
 
 
 CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
@@ -95,13 +106,15 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         key=ApiKey.DESCRIBE_QUORUM,
         # The active controller knows it, and so it is asked, with a call of our own that says more.
         decided_by=DecidedBy.BROKER,
-        handler=lambda broker: DescribeQuorumHandler(broker.quorum.describe, broker.config.quorum.voters).handle,
+        handler=lambda broker: (
+            DescribeQuorumHandler(broker.operators.quorum.describe, broker.config.quorum.voters).handle
+        ),
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(
         call=DESCRIBE_QUORUM,
         decided_by=DecidedBy.CONTROLLER,
-        handler=lambda broker: broker.quorum.describe,
+        handler=lambda broker: broker.operators.quorum.describe,
         at_controller=lambda controller: controller.describe_quorum,
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),

@@ -30,7 +30,8 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.append_audit import AppendAuditHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
-from kraft.server.handlers.broker_handlers import RecordHandlers
+from kraft.server.handlers.broker_handlers import OperatorHandlers, RecordHandlers
+from kraft.server.handlers.describe_clients import DescribeClientsHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.plain_records import PlainRecordsHandler
@@ -73,6 +74,7 @@ class BrokerApis:
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
         self.throttling = Throttling(world.clock.monotonic_ms, config.quota_windows.client_quotas())
+        self.clients = DescribeClientsHandler()
         self._when_users_change: list[Callback] = []
         self._audit_appends = AppendAuditHandler(self._produce_handler(_any_topic), world.clock.wall_ms)
         self.audit = BrokerAudit(config, world, metadata, self._audit_appends)
@@ -175,7 +177,10 @@ class BrokerApis:
             awaited_replicas=self._awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,
             controllers=metadata.controllers,
-            quorum=QuorumHandler(metadata.controllers, config.node_id, self._world.clock.wall_ms),
+            operators=OperatorHandlers(
+                quorum=QuorumHandler(metadata.controllers, config.node_id, self._world.clock.wall_ms),
+                clients=self.clients,
+            ),
             listener=GRPC,
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from kraft.model.callbacks import Callback
+from kraft.model.clients import ClientWords
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.response_writer import ResponseBytes
 
@@ -39,6 +40,9 @@ class Requests(Protocol):
     @property
     def is_trusted(self) -> bool:
         """False until the client has logged in."""
+
+    def client(self) -> ClientWords:
+        """Return who the client is, as far as it has said."""
 
     def objection(self) -> str | None:
         """Return why the connection has to end although the client does nothing wrong. None if it may go on."""

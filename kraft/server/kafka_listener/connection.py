@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
+from kraft.model.clients import TEXT_CHARACTERS_MAX, ClientConnection
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
@@ -134,6 +135,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._writer: ResponseWriter
         self._requests: Requests
         self.peer = self.address = self.listener_name = ""
+        self._begun_count = self._received_bytes = 0
 
     # --- called by asyncio ---------------------------------------------------------------------------------------
 
@@ -156,6 +158,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._is_over:
             self._used_at_s = self._loop.time()
+            self._received_bytes += nbytes
             if self._buffer.received(nbytes):
                 self._take_frames()
 
@@ -226,6 +229,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
             is_crowded
             and not is_read
             and _is_longer_than(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
+        )
+
+    def described(self) -> ClientConnection:
+        """Return who the client is, and what it has asked and got."""
+        client, writer = self._requests.client(), self._writer
+        return ClientConnection(
+            listener=self.listener_name,
+            address=self.peer,
+            principal=str(client.principal)[:TEXT_CHARACTERS_MAX],
+            client_id=client.client_id,
+            software_name=client.software_name,
+            software_version=client.software_version,
+            age_ms=round((self._loop.time() - self._opened_s) * 1_000),
+            requests=self._begun_count,
+            received_bytes=self._received_bytes,
+            sent_bytes=max(0, writer.written_bytes - writer.unread_bytes),
         )
 
     def receive_within(self, limits: ReceiveLimits) -> None:
@@ -331,6 +350,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         begun = self._requests.begin(frame)
         local_s = perf_counter() - began_s
         times.count += 1
+        self._begun_count += 1
         times.local_s += local_s
         if not isinstance(begun, list):
             reply = _Reply(times=times, waits_since_s=began_s + local_s)

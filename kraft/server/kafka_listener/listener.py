@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
+from kraft.model.clients import ClientConnection
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.acceptor import Acceptor
@@ -26,6 +27,7 @@ from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLim
 from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.loop.periods import loop_time_s, period_end
 from kraft.server.loop.throttling import Throttling
+from kraft.server.loop.turns import Turns
 from kraft.tls.contexts import ServerContext
 from kraft.tls.handshakes import Handshakes, ServerHandshake, TlsPeer
 from kraft.tls.session import TlsBuffers
@@ -42,6 +44,9 @@ CHECKED_AT_ONCE_MAX: Final = 1_000
 
 ENDED_AT_ONCE_MAX: Final = 100
 """Connections that end in one turn, at some 50 us each, and more with TLS."""
+
+DESCRIBED_AT_ONCE_MAX: Final = 500
+"""Connections that are described in one turn, at some 3 us each."""
 
 RETURN_MEMORY_AFTER_S: Final = 0.1
 """Delay before freed memory is returned to the system, and so its shortest interval; it takes 0.1 ms per MiB."""
@@ -178,6 +183,16 @@ class KafkaListener:
     def stranger_count(self) -> int:
         """Connections of clients that have not logged in."""
         return len(self._strangers) + len(self._handshakes)
+
+    async def clients(self) -> list[ClientConnection]:
+        """Return what is known of each connection, in no order."""
+        turns, found = Turns(DESCRIBED_AT_ONCE_MAX), []
+        for connection in list(self._connections):
+            # It may have ended while others had their turn.
+            if connection in self._connections:
+                found.append(connection.described())
+            await turns.done()
+        return found
 
     @property
     def memory(self) -> ListenerMemory:

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 from kraft.metadata.users import Users
 from kraft.model.callbacks import Callback
+from kraft.model.clients import ClientWords
 from kraft.model.errors import ErrorCode
 from kraft.rpc.frame_exchange import HELLO_KEY
 from kraft.sasl.login import TOKEN_MESSAGE_BYTES_MAX, LoggedIn, LoginFailed, LoginRules
@@ -67,6 +68,9 @@ class LoginRequests:
     @property
     def is_trusted(self) -> bool:
         return self._login.session is not None
+
+    def client(self) -> ClientWords:
+        return self._requests.client()
 
     def objection(self) -> str | None:
         session, users = self._login.session, self._authenticator.users()

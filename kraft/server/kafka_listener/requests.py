@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from kraft.model.callbacks import Callback
+from kraft.model.clients import TEXT_CHARACTERS_MAX, ClientWords
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import ANONYMOUS, Principal
 from kraft.model.request_context import RequestContext
@@ -20,6 +21,7 @@ from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
 from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, TakenOver
+from kraft.server.kafka_listener.introduced_client import IntroducedClient
 from kraft.server.kafka_listener.kept_frame import KeptFrame
 from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
 from kraft.server.kafka_listener.response_writer import ResponseBytes
@@ -76,6 +78,9 @@ class ConnectionContext(RequestContext, frozen=True, kw_only=True):
 
     repeated: RepeatedRefusals | None = None
     """Counts refused requests that this connection repeats. None: they are not counted."""
+
+    introduced: IntroducedClient | None = None
+    """Keeps what the client of this connection calls itself. None: nobody asks."""
 
     fetch_quota: FetchQuota | None = None
     """None: there is none."""
@@ -176,10 +181,20 @@ class KafkaRequests:
         self._largest = largest or Budget(0, BeyondBudget.ALONE)
         self._waiting = WaitingClient()
         self._repeated = RepeatedRefusals()
+        self._introduced = IntroducedClient()
 
     @property
     def is_trusted(self) -> bool:
         return True
+
+    def client(self) -> ClientWords:
+        said = self._introduced
+        return ClientWords(
+            principal=self.principal,
+            client_id=said.client_id,
+            software_name=said.software_name,
+            software_version=said.software_version,
+        )
 
     def objection(self) -> str | None:
         return None
@@ -278,9 +293,11 @@ class KafkaRequests:
 
     def context(self, header: RequestHeader, frame_bytes: int, kept: KeptFrame | None = None) -> ConnectionContext:
         """Return the context of a request."""
+        client_id = header.client_id or ""
+        self._introduced.client_id = client_id[:TEXT_CHARACTERS_MAX]
         return ConnectionContext(
             version=header.api_version,
-            client_id=header.client_id or "",
+            client_id=client_id,
             peer=self._peer,
             principal=self.principal,
             listener=self._listener,
@@ -288,6 +305,7 @@ class KafkaRequests:
             unread=self._unread,
             waiting=self._waiting,
             repeated=self._repeated,
+            introduced=self._introduced,
             kept=kept,
         )
 

@@ -23,6 +23,8 @@ class ResponseWriter:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._parts: deque[memoryview] = deque()
+        self.written_bytes = 0
+        """Bytes of all responses, also those that were not sent yet."""
 
     @property
     def has_parts(self) -> bool:
@@ -44,20 +46,24 @@ class ResponseWriter:
         if self._parts:
             self._leave(pieces)
             return
-        if len(pieces) == 1 and len(pieces[0]) < WRITTEN_ALONE_BYTES_MIN:
+        if len(pieces) == 1 and (size_bytes := len(pieces[0])) < WRITTEN_ALONE_BYTES_MIN:
+            self.written_bytes += size_bytes
             self._transport.write(pieces[0])
             return
         together: ResponseBytes = []
         for number, piece in enumerate(pieces):
-            if len(piece) < WRITTEN_ALONE_BYTES_MIN:
+            size_bytes = len(piece)
+            if size_bytes < WRITTEN_ALONE_BYTES_MIN:
+                self.written_bytes += size_bytes
                 together.append(piece)
                 continue
             if together:
                 self._transport.writelines(together)
                 together = []
-            if len(piece) > PART_BYTES_MAX:
+            if size_bytes > PART_BYTES_MAX:
                 self._leave(pieces[number:])
                 return
+            self.written_bytes += size_bytes
             self._transport.write(piece)
         if together:
             self._transport.writelines(together)
@@ -76,4 +82,5 @@ class ResponseWriter:
     def _leave(self, pieces: ResponseBytes) -> None:
         for piece in pieces:
             view = memoryview(piece)
+            self.written_bytes += len(view)
             self._parts.extend(view[start : start + PART_BYTES_MAX] for start in range(0, len(view), PART_BYTES_MAX))

@@ -145,6 +145,7 @@ class Listeners:
         tls, refusals = self._credentials.kafka_tls, self._credentials.refusals
         limits = await kafka_limits(config, self._shares.kafka)
         self._kafka = KafkaListener(limits, refusals, memory, tls.buffers, apis.throttling)
+        apis.clients.show(self._kafka.clients)
         self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], refusals)
         answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections, memory.large.largest)
         for listener in listeners:

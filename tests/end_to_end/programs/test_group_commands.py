@@ -1,4 +1,4 @@
-"""`kraft groups` and `kraft consume --group` against real nodes, with members that really read."""
+"""`kraft groups`, `kraft clients` and `kraft consume --group` against real nodes, with members that really read."""
 
 from __future__ import annotations
 
@@ -235,6 +235,28 @@ def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:
 def burrow(port: int, path: str) -> dict[str, Any]:
     with urlopen(f"http://127.0.0.1:{port}/v3/kafka{path}", timeout=DEADLINE_S) as answer:
         return dict(json.load(answer))
+
+
+def test_clients_are_shown_with_their_software_and_what_they_ask(cluster: Cluster, name: str) -> None:
+    def clients(*options: str) -> Any:
+        return json.loads(kraft(cluster, "clients", *options, "--output", "json"))
+
+    with reading(cluster, name):
+        found, each_connection = clients("--interval-ms", "1000"), clients("--connections", "--interval-ms", "100")
+        table = kraft(cluster, "clients", "--interval-ms", "100").splitlines()
+    (reader,) = (each for each in found if each["client_id"] == "reader")
+    assert (reader["principal"], reader["listener"], reader["brokers"]) == ("User:ANONYMOUS", "PLAINTEXT", [1])
+    assert reader["address"] in ("127.0.0.1", "::1")
+    assert reader["software_name"] == "confluent-kafka-python"
+    # It tells the version of librdkafka, too.
+    assert reader["software_version"].startswith(confluent_kafka.__version__)
+    assert 0 < reader["requests_per_second"] <= reader["requests"], "it fetches twice a second"
+    assert 0 < reader["received_bytes_per_second"] <= reader["received_bytes"]
+    assert 0 < reader["sent_bytes_per_second"] <= reader["sent_bytes"]
+    addresses = [each["address"] for each in each_connection if each["client_id"] == "reader"]
+    assert len(addresses) == len(set(addresses)) == reader["connections"], "each has its port"
+    assert table[0].split()[:6] == ["PRINCIPAL", "CLIENT-ID", "SOFTWARE", "LISTENER", "BROKERS", "ADDRESS"]
+    assert any(line.split()[:3] == ["User:ANONYMOUS", "reader", "confluent-kafka-python"] for line in table[1:])
 
 
 def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: Admin, name: str) -> None:

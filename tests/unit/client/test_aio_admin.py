@@ -203,6 +203,10 @@ async def test_brokers_features_and_quotas_are_described_and_changed() -> None:
     cluster = FakeCluster()
     async with admin_of(cluster) as admin:
         assert [each.broker_id for each in await admin.describe_brokers()] == [1, 2, 3]
+        clients = await admin.describe_clients()
+        assert {broker_id: found[0].client_id for broker_id, found in clients.items()} == {
+            broker_id: f"of broker {broker_id}" for broker_id in (1, 2, 3)
+        }
         assert (await admin.fence_broker(1)).changed
         assert [each.fenced for each in await admin.describe_brokers([1])] == [True]
         with pytest.raises(Refusal, match="without a leader"):

@@ -14,6 +14,7 @@ from kraft.metadata.described_topics import DescribeTopicsRequest
 from kraft.model import brokers, transactions
 from kraft.model import fetch as fetching
 from kraft.model import produce as producing
+from kraft.model.clients import DescribeClientsRequest
 from kraft.model.describe_quorum import QuorumDescriptionRequest
 from kraft.model.errors import Refusal
 from kraft.model.features import DescribeFeaturesRequest
@@ -58,6 +59,7 @@ ONLY_GRPC: Final[dict[str, Any]] = {
         topic=clients.MISSING, partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0
     ),
     "DescribeBrokers": brokers.DescribeBrokersRequest(broker_ids=[]),
+    "DescribeClients": DescribeClientsRequest(),
     "FenceBroker": brokers.FenceBrokerRequest(broker_id=_NO_BROKER, timeout_ms=_TIMEOUT_MS),
     "UnfenceBroker": brokers.UnfenceBrokerRequest(broker_id=_NO_BROKER, timeout_ms=_TIMEOUT_MS),
     "DescribeQuorum": QuorumDescriptionRequest(),

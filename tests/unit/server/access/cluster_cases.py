@@ -19,6 +19,7 @@ from tests.unit.server.access.needs import (
 
 CLUSTER_CASES: Final[dict[str, Case]] = {
     "DescribeBrokers": whole(NOTHING, on_cluster(DESCRIBE)),
+    "DescribeClients": whole(NOTHING, on_cluster(DESCRIBE)),
     "FenceBroker": whole(NOTHING, on_cluster(ALTER)),
     "UnfenceBroker": whole(NOTHING, on_cluster(ALTER)),
     "UnregisterBroker": whole(NOTHING, on_cluster(ALTER)),

@@ -12,6 +12,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
+from kraft.model.clients import ClientWords
+from kraft.model.principal import ANONYMOUS
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.answering import CloseConnection, HasToWait
 from kraft.server.kafka_listener.connection import ConnectionLimits
@@ -59,6 +61,9 @@ class Requests:
 
     def close(self) -> None:
         self.go_on = lambda: None
+
+    def client(self) -> ClientWords:
+        return ClientWords(principal=ANONYMOUS, client_id="", software_name="", software_version="")
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return bytes(frame).startswith((b"pipe", b"soon", b"hold")) and not self.holds

@@ -1,0 +1,13 @@
+"""Calls of the public gRPC API about the clients of a broker, one row each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.model.clients import DescribeClientsRequest, DescribeClientsResponse
+from kraft.rpc.call import Call, service_of
+from kraft.rpc.pb import admin_pb2
+
+_ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")
+
+DESCRIBE_CLIENTS: Final = Call(_ADMIN, "DescribeClients", DescribeClientsRequest, DescribeClientsResponse)
