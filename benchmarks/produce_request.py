@@ -37,7 +37,7 @@ from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.listener import SCRATCH_BYTES
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
-from kraft.server.kafka_listener.request_times import RequestTimes
+from kraft.server.kafka_listener.request_times import RequestTimes, TimedRequest
 from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppends
@@ -102,6 +102,11 @@ class _Listener:
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         raise error
+
+    def answered_slowly(
+        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
+    ) -> None:
+        raise AssertionError("no request is slow unless it is asked for")
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         return False

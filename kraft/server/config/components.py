@@ -358,6 +358,13 @@ class NetworkLimits:
         "Time without requests after which a connection of a Kafka listener is closed.",
         default=600_000,
     )
+    slow_request_ms_min: int = key(
+        "slow.request.log.ms",
+        whole_number(0),
+        "Time from which a request of a Kafka listener is logged as slow, in 20 lines a minute at most. 0: none is."
+        " Waits of a fetch for records, or of a member for the others of its group, do not count. Kraft only.",
+        default=0,
+    )
     advertised_check_enabled: bool = key(
         "advertised.listeners.check.enable",
         boolean,

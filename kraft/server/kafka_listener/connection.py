@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from math import inf
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -24,7 +24,8 @@ from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
-from kraft.server.kafka_listener.request_times import ApiTimes, RequestTimes
+from kraft.server.kafka_listener.replies import Reply
+from kraft.server.kafka_listener.request_times import RequestTimes, TimedRequest
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
 from kraft.server.loop.closed_transports import free_closed
 
@@ -57,6 +58,11 @@ class ListenerSide(Protocol):
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         """Note that a request on the connection failed with an internal error."""
 
+    def answered_slowly(
+        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
+    ) -> None:
+        """Note that a request took as long as `slow_s_min`, part of which it may have waited on purpose."""
+
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         """Note that the client has not read `size_bytes` of its responses.
 
@@ -77,23 +83,11 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     idle_s_max: float
     """`connections.max.idle.ms`"""
 
+    slow_s_min: float = inf
+    """`slow.request.log.ms`: a request that takes as long is slow."""
+
     login_s_max: float = 10.0
     """A client has to log in within this time."""
-
-
-@dataclass(slots=True)
-class _Reply:
-    """A response that is not ready, or stands behind one that is not."""
-
-    response: ResponseBytes | None = None
-    """None until the response is ready."""
-
-    task: asyncio.Task[None] | None = None
-
-    times: ApiTimes | None = None
-    """Those of the request's API, for one that waits since `waits_since_s`."""
-
-    waits_since_s: float = 0.0
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -114,7 +108,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_stranger = False
         """The client has not logged in."""
         self._buffer = make_buffer(self._take_frames_soon)
-        self._replies: deque[_Reply] = deque()
+        self._replies: deque[Reply] = deque()
         """Replies that wait, in the order of their requests."""
         self._ready: ResponseBytes = []
         """Bytes of the responses before them, to be written together."""
@@ -353,17 +347,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._begun_count += 1
         times.local_s += local_s
         if not isinstance(begun, list):
-            reply = _Reply(times=times, waits_since_s=began_s + local_s)
+            reply = Reply(request=TimedRequest(times, len(frame), local_s, began_s + local_s))
             reply.task = asyncio.ensure_future(self._answer_when_ready(reply, begun))
             self._replies.append(reply)
         elif self._replies:
-            self._replies.append(_Reply(response=begun))
+            self._replies.append(Reply(response=begun))
         else:
             self._ready += begun
+        if local_s >= self._limits.slow_s_min and isinstance(begun, list):
+            self._note_slow(TimedRequest(times, len(frame), local_s, 0), 0, begun)
         if not self._pipelining:
             self._write_responses()
 
-    async def _answer_when_ready(self, reply: _Reply, begun: Awaitable[ResponseBytes]) -> None:
+    def _note_slow(self, request: TimedRequest, remote_s: float, response: ResponseBytes) -> None:
+        # Logins that fail are answered late on purpose, and raw ones are no requests of an API.
+        if not self.is_stranger:
+            self._listener.answered_slowly(self, request, remote_s, sum(map(len, response)))
+
+    async def _answer_when_ready(self, reply: Reply, begun: Awaitable[ResponseBytes]) -> None:
         """Wait for the response and write it in the same turn of the loop in which it is ready."""
         try:
             reply.response = await begun
@@ -382,8 +383,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._fail(error)
         else:
             self._used_at_s = self._loop.time()
-            if reply.times is not None:
-                reply.times.remote_s += perf_counter() - reply.waits_since_s
+            if (request := reply.request) is not None:
+                remote_s = perf_counter() - request.waits_since_s
+                request.times.remote_s += remote_s
+                if request.local_s + remote_s >= self._limits.slow_s_min:
+                    self._note_slow(request, remote_s, reply.response)
             self._take_frames()
 
     def _write_responses(self) -> None:

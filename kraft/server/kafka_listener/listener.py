@@ -24,7 +24,8 @@ from kraft.server.kafka_listener.creation_rate import AddressRates, Allowance
 from kraft.server.kafka_listener.frame_buffer import FrameSizes
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX, ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
-from kraft.server.kafka_listener.request_times import RequestTimes
+from kraft.server.kafka_listener.request_times import RequestTimes, TimedRequest
+from kraft.server.kafka_listener.slow_requests import SlowRequestLog
 from kraft.server.loop.periods import loop_time_s, period_end
 from kraft.server.loop.throttling import Throttling
 from kraft.server.loop.turns import Turns
@@ -95,6 +96,7 @@ class KafkaListener:
         """Number of connections, by the name of the listener."""
         self.refused = 0
         """Connections that were refused, or ended for what their clients did."""
+        self._slow = SlowRequestLog(limits.connection.slow_s_min)
         self._throttling = throttling
         self._limits = limits
         self._refusals = refusals
@@ -341,6 +343,11 @@ class KafkaListener:
             self._refusals.log(connection.peer, reason)
             if connection.is_stranger:
                 self._rates.failed(connection.address, loop_time_s())
+
+    def answered_slowly(
+        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
+    ) -> None:
+        self._slow.note(connection.described(), request, remote_s, response_bytes, loop_time_s())
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         unread = self._memory.unread

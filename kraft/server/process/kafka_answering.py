@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from math import inf
 from socket import SOCK_STREAM
 
 from kraft.model.addresses import address_of, address_of_peer
@@ -43,7 +44,9 @@ async def kafka_limits(config: NodeConfig, files: int) -> ListenerLimits:
         counts=count_limits(
             files, network.connections_max, connections.per_host_max, overrides, asks_for_login=have_strangers
         ),
-        connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
+        connection=ConnectionLimits(
+            idle_s_max=network.connection_idle_ms_max / 1_000, slow_s_min=network.slow_request_ms_min / 1_000 or inf
+        ),
         stranger_frame_bytes_max=max((each.receive_bytes_max for each in logins), default=STRANGERS_FRAME_BYTES_MAX),
         creation_rate_max=None if connections.creation_rate_max == INT32_MAX else connections.creation_rate_max,
     )

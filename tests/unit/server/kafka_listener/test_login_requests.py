@@ -140,6 +140,7 @@ async def test_requests_after_login_have_the_principal_and_the_listener() -> Non
     await client.ask(INIT, 4, InitProducerIdResponse)
     (call,) = client.calls
     assert (call.principal, call.listener) == (Principal("alice"), "SECURE")
+    assert client.requests.client().principal == Principal("alice")
 
 
 @pytest.mark.parametrize("request_", [INIT, ProduceRequest(acks=1, timeout_ms=0, topic_data=())])

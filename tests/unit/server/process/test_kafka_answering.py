@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from kraft.server.kafka_listener.listener import TlsAnswering
 from kraft.server.kafka_listener.requests import NodeConnections
 from kraft.server.loop.throttling import Throttling
 from kraft.server.loop.unread_responses import UnreadResponses
-from kraft.server.process.kafka_answering import KafkaAnswering
+from kraft.server.process.kafka_answering import KafkaAnswering, kafka_limits
 from kraft.tls.handshakes import TlsPeer
 from tests.support.certificates import Authority
 
@@ -53,3 +54,16 @@ def test_connections_share_what_their_listener_has(tmp_path: Path, protocol: str
     made = [listener.after_handshake(TlsPeer(None, b"shown")) for _ in range(3)]
     assert len(set(made)) == len(made)
     assert apis.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "slow_s_min"), [("", inf), ("slow.request.log.ms=0", inf), ("slow.request.log.ms=250", 0.25)]
+)
+async def test_no_request_is_slow_unless_the_file_says_from_when(tmp_path: Path, line: str, slow_s_min: float) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker\nnode.id=1\ncontroller.quorum.voters=2@127.0.0.1:9093\n"
+        f"log.dirs={tmp_path}/data\nlisteners=GRPC://127.0.0.1:9094,KAFKA://127.0.0.1:9092\n"
+        f"listener.security.protocol.map=KAFKA:PLAINTEXT\n{line}\n"
+    )
+    assert (await kafka_limits(load(file), 100)).connection.slow_s_min == slow_s_min
