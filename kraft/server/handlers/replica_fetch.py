@@ -61,30 +61,37 @@ class ReplicaFetchHandler:
 
     async def _until_news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> None:
         loop = asyncio.get_running_loop()
-        if (news := self._news(request, checked)) is _News.URGENT:
-            return
+        news, held_back = self._news(request, checked)
         deadline = loop.time() + request.max_wait_ms / 1_000
         is_shortened = False
-        with Watch(self._watched(request)) as watch:
-            while news is not _News.URGENT:
-                if news is _News.HIGH_WATERMARK and not is_shortened:
-                    is_shortened, deadline = True, min(deadline, _next_period(loop.time()))
-                watch.again()
-                until = deadline
-                if news is _News.HELD_BACK:
-                    until = min(until, loop.time() + self._throttle.wait_ms() / 1_000)
-                if not await watch.wait(until - loop.time()) and until == deadline:
-                    return
-                news = self._news(request, checked)
+        while news is not _News.URGENT:
+            left_out = held_back
+            # More records of what waits for the throttle are no news, and there may be thousands in a second.
+            with Watch(self._watched(request, left_out)) as watch:
+                while True:
+                    if news is _News.HIGH_WATERMARK and not is_shortened:
+                        is_shortened, deadline = True, min(deadline, _next_period(loop.time()))
+                    watch.again()
+                    until = deadline
+                    if held_back:
+                        until = min(until, loop.time() + self._throttle.wait_ms() / 1_000)
+                    if not await watch.wait(until - loop.time()) and until == deadline:
+                        return
+                    news, held_back = self._news(request, checked)
+                    if news is _News.URGENT or held_back != left_out:
+                        break
 
-    def _news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> _News:
-        most = _News.NONE
-        for wanted, refusal in checked:
+    def _news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> tuple[_News, list[int]]:
+        """Return the most urgent news, and the places of the partitions whose records wait for the throttle."""
+        most, held_back = _News.NONE, []
+        for place, (wanted, refusal) in enumerate(checked):
             news = _News.URGENT if refusal is not None else self._news_of(request, wanted)
             if news is _News.URGENT:
-                return news
+                return news, []
+            if news is _News.HELD_BACK:
+                held_back.append(place)
             most = max(most, news)
-        return most
+        return most, held_back
 
     def _news_of(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> _News:
         """Return what the response would tell; an advanced high watermark or log start counts (KIP-1166).
@@ -112,8 +119,10 @@ class ReplicaFetchHandler:
         """Return whether records of the partition have to wait for the throttle."""
         return self._throttle.limits(partition, BrokerId(request.replica_id)) and self._throttle.wait_ms() > 0
 
-    def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
-        found = (self._partitions.find(wanted.id) for wanted in request.partitions)
+    def _watched(self, request: ReplicaFetchRequest, left_out: Sequence[int]) -> list[Notifier]:
+        out = frozenset(left_out)
+        wanted = (each for place, each in enumerate(request.partitions) if place not in out)
+        found = (self._partitions.find(each.id) for each in wanted)
         return [
             notifier
             for partition in found

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import Offset, TopicId, TopicPartition
+from kraft.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
@@ -450,3 +450,33 @@ async def test_a_higher_rate_ends_the_wait_of_the_next_fetch(broker: Broker) -> 
     began_s = asyncio.get_running_loop().time()
     assert values_of((await ask(broker, asking(0))).records) == ["a", "b"]
     assert asyncio.get_running_loop().time() - began_s < 0.1
+
+
+async def test_records_that_wait_for_the_throttle_do_not_wake_the_fetch(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look costs a step for every partition of the request, and others append thousands of times a second."""
+    held_back = throttled(broker, 0)
+    free = throttled(broker, 1, named="")
+    use_up(broker, 1_000, 60)
+    waiting = begin(broker, asking(0, high_watermark=0), asking(2, last_epoch=0, high_watermark=2, number=1))
+    await asyncio.sleep(0.01)
+    looks = 0
+    limits = broker.throttles.leader.limits
+
+    def counted(partition: Partition, follower: BrokerId) -> bool:
+        nonlocal looks
+        looks += 1
+        return limits(partition, follower)
+
+    monkeypatch.setattr(broker.throttles.leader, "limits", counted)
+    for value in "cdefgh":
+        append_to(held_back, batch(value), 1)
+        broker.sync()
+        await asyncio.sleep(0.001)
+    assert (looks, waiting.done()) == (0, False)
+    append_to(free, batch("c"), 1)
+    began_s = asyncio.get_running_loop().time()
+    first, second = (await waiting).partitions
+    assert asyncio.get_running_loop().time() == began_s, "others are not hindered"
+    assert (first.records, values_of(second.records)) == (b"", ["c"])
