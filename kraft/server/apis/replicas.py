@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from kraft.metadata.reassignment import list_partition_reassignments
 from kraft.model.access import Operation, ResourceType
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -23,7 +22,7 @@ from kraft.server.access import replica_guards
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
-from kraft.server.apis.handlers import from_metadata, never_refused
+from kraft.server.apis.handlers import never_refused
 from kraft.server.handlers import alter_replica_log_directories, partition_changes
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
@@ -127,9 +126,9 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         key=ApiKey.LIST_PARTITION_REASSIGNMENTS,
         call=LIST_PARTITION_REASSIGNMENTS,
-        decided_by=DecidedBy.BROKER,
-        handler=from_metadata(list_partition_reassignments),
-        at_controller=from_metadata(list_partition_reassignments),
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: partial(partition_changes.list_reassignments, broker.forwarder),
+        at_controller=lambda controller: partial(partition_changes.listed_reassignments, controller.decisions),
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
 )

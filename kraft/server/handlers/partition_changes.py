@@ -5,15 +5,22 @@ A broker answers once it has applied the decision too, if that is soon: clients 
 
 from __future__ import annotations
 
+from typing import Final
+
 import structlog
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import elect_leaders, refused_election
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.reassignment import alter_partition_reassignments, refused_reassignment
+from kraft.metadata.reassignment import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+    refused_reassignment,
+)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ElectionType
-from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
+from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.wire.declaration import replace
@@ -29,8 +36,15 @@ from kraft.wire.schema.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from kraft.wire.schema.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 
 log = structlog.get_logger()
+
+LISTED_BY_CONTROLLER_MS_MAX: Final = 2_000
+"""Longest wait for a controller that lists reassignments. While none is active, none begins."""
 
 # --- elections ---------------------------------------------------------------------------------------------------
 
@@ -117,6 +131,34 @@ async def decide_reassignments(
     if altered := sum(each.error_code == ErrorCode.NONE for each in results):
         log.info("partition reassignments altered", partitions=altered)
     return response
+
+
+async def list_reassignments(
+    forwarder: Forwarder, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Return the controller's answer, as in Kafka: who has started a move at another broker must find it under way.
+
+    By metadata that is some milliseconds old it seems to be over, and its throttle would be removed.
+    """
+    asked = replace(request, timeout_ms=min(request.timeout_ms, LISTED_BY_CONTROLLER_MS_MAX))
+    try:
+        response = await forwarder.forward(LIST_PARTITION_REASSIGNMENTS, asked)
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.REQUEST_TIMED_OUT:
+            raise
+        return list_partition_reassignments(forwarder.image, request)
+    # Who finds a move over describes the topic next, by this broker's image.
+    await forwarder.until(lambda image: list_partition_reassignments(image, request).topics == response.topics)
+    return response
+
+
+async def listed_reassignments(
+    decisions: Decisions, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Return what the active controller knows, behind all that was decided before."""
+    return await decisions.submit(
+        lambda image: Decision(records=[], response=list_partition_reassignments(image, request))
+    )
 
 
 def reassignments_refused(

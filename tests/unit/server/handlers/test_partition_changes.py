@@ -12,12 +12,19 @@ from kraft.metadata.configs import broker_defaults
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.reassignment import alter_partition_reassignments
+from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ElectionType
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
-from kraft.server.handlers.partition_changes import elect, elections_refused, reassign, reassignments_refused
+from kraft.server.handlers.partition_changes import (
+    LISTED_BY_CONTROLLER_MS_MAX,
+    elect,
+    elections_refused,
+    list_reassignments,
+    reassign,
+    reassignments_refused,
+)
 from kraft.wire.declaration import replace
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,6 +33,9 @@ from kraft.wire.schema.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from kraft.wire.schema.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.loader import Loader
@@ -137,3 +147,26 @@ def test_a_refusal_of_the_whole_request_is_given_for_each_partition() -> None:
             for topic in refused.responses
             for each in topic.partitions
         ] == [("orders", 0, 7, "late")]
+
+
+async def test_a_broker_that_lags_does_not_say_that_a_move_is_over() -> None:
+    """Its throttle would be removed, and the move would run without one."""
+    loader = Loader(IMAGE)
+    under_way = list_partition_reassignments(moving(IMAGE), ListPartitionReassignmentsRequest())
+    forwarder = FakeControllers(list_partition_reassignments=under_way).forwarder(loader)
+    answer = asyncio.ensure_future(list_reassignments(forwarder, ListPartitionReassignmentsRequest()))
+    await asyncio.sleep(0.5)
+    assert not answer.done(), "the topic that is described next would not show the move"
+    loader.image = moving(IMAGE)
+    assert await answer == under_way
+    assert [topic.name for topic in under_way.topics] == ["orders"]
+
+
+async def test_without_an_active_controller_a_broker_lists_what_it_knows() -> None:
+    controllers = FakeControllers(list_partition_reassignments=None)
+    controllers.takes_s = 3_600
+    forwarder = controllers.forwarder(Loader(moving(IMAGE)))
+    began = asyncio.get_running_loop().time()
+    listed = await list_reassignments(forwarder, ListPartitionReassignmentsRequest())
+    assert [topic.name for topic in listed.topics] == ["orders"]
+    assert asyncio.get_running_loop().time() - began == pytest.approx(LISTED_BY_CONTROLLER_MS_MAX / 1_000, abs=0.5)
