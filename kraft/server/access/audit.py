@@ -26,8 +26,9 @@ CLIENTS_COUNTED_MAX: Final = 256
 """Clients whose failures are told apart at the same time: further ones are counted together."""
 
 STRANGERS_WRITTEN_MAX: Final = 20
-"""Refused connections and failed logins of all addresses within a second that have a line each: anybody can have any
-number of them, and addresses are cheap. At 300 bytes a line that is 500 MB in a day, and not more."""
+"""Refused connections, failed logins and refusals without a login, of all addresses within a second, that have a line
+each: anybody can have any number of them, and addresses are cheap. At 300 bytes a line that is 500 MB in a day, and not
+more. Nor do they take the room of clients that are told apart."""
 
 NAME_CHARACTERS_MAX: Final = 249
 DETAIL_CHARACTERS_MAX: Final = 1_000
@@ -102,7 +103,9 @@ class FailureCounts:
         if event.error_code == ErrorCode.NONE and event.api != LOGIN:
             return True
         failures = self._of.get(event.client)
-        is_stranger = event.error_code != ErrorCode.NONE and event.api in (LOGIN, CONNECTION)
+        is_stranger = event.error_code != ErrorCode.NONE and (
+            event.api in (LOGIN, CONNECTION) or event.client.principal == ANONYMOUS
+        )
         has_room = not is_stranger or self._have_strangers_room(now_ms)
         if failures is None:
             is_told_apart = has_room and len(self._of) < CLIENTS_COUNTED_MAX
