@@ -82,9 +82,9 @@ class CountedMutations:
                 wait_ms = max(wait_ms, before_ms)
                 refused.append(mutations.refused(item, _exceeded(before_ms)))
                 continue
-            counts[mutations.item_key(item)] = count = max(
-                0, mutations.partitions(self._image(), item, self._partitions_by_default)
-            )
+            count = max(0, mutations.partitions(self._image(), item, self._partitions_by_default))
+            key = mutations.item_key(item)
+            counts[key] = counts.get(key, 0) + count
             after_ms = self._quotas.mutated(client, count, self._throttling.now_ms())
             if call.version < mutations.strict_from:
                 wait_ms = max(wait_ms, after_ms)
@@ -96,8 +96,9 @@ class CountedMutations:
         except Refusal:
             self._quotas.mutated(client, -sum(counts.values()), self._throttling.now_ms())
             raise
+        # Each is given back once: a topic that is named by its name and by its id has two results with that name.
         failed = (
-            counts.get(key, 0)
+            counts.pop(key, 0)
             for result in getattr(response, mutations.results)
             if result.error_code != ErrorCode.NONE
             for key in mutations.result_keys(result)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kraft.metadata.topic_deletion import delete_topics
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.request_context import RequestContext
+from kraft.quotas.precedence import Client
 from kraft.server.apis.mutations import CREATION, DELETION, MORE_PARTITIONS, CountedMutations, Mutations
 from kraft.server.loop.throttling import Throttling
 from kraft.wire.declaration import ZERO_UUID
@@ -175,3 +177,14 @@ async def test_more_partitions_count_those_that_are_new() -> None:
     assert (await broker.ask(request, 2)).throttle_time_ms == 1_000
     again = CreatePartitionsRequest(topics=(asked,), timeout_ms=1, validate_only=False)
     assert (await broker.ask(again, 3)).results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def test_a_request_that_names_a_topic_twice_gives_back_no_more_than_was_counted() -> None:
+    by_id = DeleteTopicState(name=None, topic_id=ORDERS)
+    by_name = DeleteTopicState(name="orders", topic_id=ZERO_UUID)
+    for named in ((by_id, by_name), (by_name, by_name)):
+        broker = Broker(DELETION, lambda request: delete_topics(IMAGE, request).response)
+        broker.throttling.quotas.mutated(Client("ANONYMOUS", ""), 6, 0)
+        response = await broker.ask(DeleteTopicsRequest(topics=named, timeout_ms=1_000), 6)
+        assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
+        assert broker.throttling.quotas.mutated(Client("ANONYMOUS", ""), 6, 0) == 1_000, "five were left"
