@@ -163,6 +163,10 @@ class ReplicaFetcher:
         """Look at the partitions that wait for the throttle again."""
         self._followed.look_at_held_back()
 
+    def look_at_unlimited(self) -> None:
+        """Look at those of them again that are in the ISR now."""
+        self._followed.look_at_unlimited()
+
     async def run(self) -> None:
         self._followed.update()
         try:

@@ -41,6 +41,11 @@ class ReplicaFetchers:
         for fetcher, _ in self._running.values():
             fetcher.look_at_held_back()
 
+    def look_at_unlimited(self) -> None:
+        """Look at those of them again that are in the ISR now."""
+        for fetcher, _ in self._running.values():
+            fetcher.look_at_unlimited()
+
     async def close(self) -> None:
         """End all fetching."""
         await background.cancelled(task for _, task in self._running.values())

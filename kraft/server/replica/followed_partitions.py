@@ -128,6 +128,14 @@ class FollowedPartitions:
         for partition in held_back:
             self._look_at(partition)
 
+    def look_at_unlimited(self) -> None:
+        """Look at what waits for the throttle and is not limited any more: acknowledgements wait for these replicas."""
+        for partition in list(self._held_back):
+            follower = partition.follower
+            if follower is None or not self._throttle.limits(partition, follower):
+                del self._held_back[partition]
+                self._look_at(partition)
+
     def close(self) -> None:
         self._end_held_back_timer()
         for partition, subscription in self._followed.items():

@@ -109,6 +109,9 @@ class ReplicaPublisher:
         self._defaults_changed = False
         if reconfigured:
             self.look_at_held_back()
+        elif after.topics is not before.topics:
+            # A replica may have joined the ISR in the same epoch, which gives it no other role.
+            self._fetchers.look_at_unlimited()
         # In the same turn as the roles: what is opened from now on takes those in `after`.
         self._openings.metadata_changed(after, step.remove)
         if self._apply_roles(step):

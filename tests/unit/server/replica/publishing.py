@@ -41,6 +41,7 @@ class FakeFetcher:
         self.is_running = False
         self.assignments = 0
         self.looks_at_held_back = 0
+        self.looks_at_unlimited = 0
         self._breaks = breaks
 
     def assignment_changed(self) -> None:
@@ -48,6 +49,9 @@ class FakeFetcher:
 
     def look_at_held_back(self) -> None:
         self.looks_at_held_back += 1
+
+    def look_at_unlimited(self) -> None:
+        self.looks_at_unlimited += 1
 
     async def run(self) -> None:
         self.is_running = True

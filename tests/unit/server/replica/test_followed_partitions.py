@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft.model.ids import BrokerId, Offset, TopicPartition
+from kraft.metadata.records import PartitionChanged
+from kraft.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
 from kraft.model.throttled_replicas import ReplicaNames
 from kraft.quotas.replication_throttle import UNLIMITED
 from kraft.server.replica.followed_partitions import (
@@ -17,6 +18,7 @@ from kraft.server.replica.followed_partitions import (
 )
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replication_throttles import FollowerThrottle
+from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import Broker, follow, leaders_batch, loop_ms, made
 
 
@@ -236,6 +238,27 @@ async def test_what_waits_again_after_a_change_waits_as_long_as_the_new_rate_dem
     assert watched.ready() == []
     await asyncio.sleep(1.01)
     assert watched.ready() == [(0, 0)]
+
+
+async def test_a_replica_that_has_joined_the_isr_waits_no_longer(broker: Broker) -> None:
+    """Its fetch that made it join was not answered, because its connection was lost, and others use up the rate."""
+    watched = Followed(followed(broker, 0, **EVERYTHING), followed(broker, 1, **EVERYTHING), rate=0)
+    watched.throttle.image = with_topic(cluster(1, 2), [2, 1], [2, 1], isr=[2])
+    assert watched.ready() == []
+    watched.partitions.look_at_unlimited()
+    assert watched.ready() == []
+    joined = PartitionChanged(
+        topic_id=ORDERS,
+        partition=1,
+        isr=[BrokerId(2), BrokerId(1)],
+        leader=BrokerId(2),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
+    )
+    watched.throttle.image = watched.throttle.image.replay([joined])
+    before = watched.woken
+    watched.partitions.look_at_unlimited()
+    assert (watched.ready(), watched.woken) == ([(1, 0)], before + 1)
 
 
 async def test_many_that_wait_are_looked_at_some_at_a_time(broker: Broker) -> None:

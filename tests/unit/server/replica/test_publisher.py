@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.records import TopicConfigSet, TopicDeleted
+from kraft.metadata.records import PartitionChanged, TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
@@ -98,6 +98,23 @@ async def test_altered_configs_may_end_the_wait_of_replicas_for_a_throttle(host:
     named = TopicConfigSet(topic_id=ORDERS, key="follower.replication.throttled.replicas", value="0:2")
     await host.act_on(host.image.replay([named]))
     assert fetcher.looks_at_held_back == before + 1
+    await host.publisher.close()
+
+
+async def test_a_replica_that_joins_the_isr_does_not_wait_for_the_throttle_any_more(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [2, 1], isr=[2]))
+    (fetcher,) = host.fetchers
+    before = fetcher.looks_at_unlimited
+    joined = PartitionChanged(
+        topic_id=ORDERS,
+        partition=0,
+        isr=[BrokerId(2), BrokerId(1)],
+        leader=BrokerId(2),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
+    )
+    await host.act_on(host.image.replay([joined]))
+    assert fetcher.looks_at_unlimited == before + 1
     await host.publisher.close()
 
 
