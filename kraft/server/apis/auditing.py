@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +23,9 @@ from kraft.server.loop.turns import Turns
 NOTED_AT_ONCE: Final = 500
 """Events before other tasks have their turn: each takes some microseconds."""
 
+UNDER_WAY_MAX: Final = 100
+"""Requests of one API at one listener that are carried out though their clients have gone."""
+
 _Handler = Callable[..., Awaitable[Any]]
 
 
@@ -35,16 +39,30 @@ class Auditor:
         self._audit = audit
         self._listener = listener
         self._name = api.name
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def audited(self, client: Client, request: Any, answer: Awaitable[Any]) -> Any:
-        """Return the answer, and note what became of the request."""
+        """Return the answer, and note what became of the request.
+
+        It is carried out, and noted, when its client disconnects meanwhile: otherwise the controller would do what
+        nobody is told of, and who closes a connection soon enough would have done it unseen.
+        """
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            # Requests of clients that have gone are in no budget of memory.
+            return await self._answered(client, request, answer)
+        task = asyncio.ensure_future(self._answered(client, request, answer))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _answered(self, client: Client, request: Any, answer: Awaitable[Any]) -> Any:
         try:
             response = await answer
         except Refusal as refusal:
             await self._note(client, request, self._refused(request, refusal))
             raise
         except BaseException:
-            # The client has gone, or this is an error of our own: the action may have happened nevertheless. Nothing
+            # The node stops, or this is an error of our own: the action may have happened nevertheless. Nothing
             # may be awaited here, so of a long request only its first resources are named.
             unknown = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             for outcome in islice(self._refused(request, unknown), NOTED_AT_ONCE):

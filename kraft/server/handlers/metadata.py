@@ -5,7 +5,8 @@ Topics are asked for by name, by id, or all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+import asyncio
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from typing import Final
 
 from kraft.metadata.image import CurrentImage, MetadataImage, PartitionImage, TopicImage
@@ -24,7 +25,7 @@ from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, O
 from kraft.server.handlers.describe_cluster import ControllerAmong
 from kraft.server.loop.turns import Turns
 from kraft.wire.declaration import ZERO_UUID, replace
-from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kraft.wire.schema.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -80,6 +81,7 @@ class MetadataHandler:
         self._listed_though_fenced = listed_though_fenced
         self._known_to_lead = known_to_lead
         self._internal_topics = {each.name: each for each in internal_topics}
+        self._creations: set[asyncio.Task[CreateTopicsResponse]] = set()
 
     async def handle(self, request: MetadataRequest, context: RequestContext = NO_CONTEXT) -> MetadataResponse:
         named = [(asked, self._name(asked)) for asked in request.topics or ()]
@@ -135,22 +137,32 @@ class MetadataHandler:
         retry = ErrorCode.LEADER_NOT_AVAILABLE
         later = Refusal(retry, f"one request has {CREATED_AT_ONCE} topics created: ask again for this one")
         answers = dict.fromkeys(missing[CREATED_AT_ONCE:], later)
-        creation = CreateTopicsRequest(
-            topics=tuple(self._planned(name) for name in missing[:CREATED_AT_ONCE]), timeout_ms=AUTO_CREATE_TIMEOUT_MS
-        )
+        # A client that disconnects has them created nevertheless, and that has to be noted.
+        task = asyncio.ensure_future(self._create(context, missing[:CREATED_AT_ONCE]))
+        self._creations.add(task)
+        task.add_done_callback(self._creations.discard)
         try:
-            response = await self._controllers.call(CREATE_TOPICS, creation, AUTO_CREATE_TIMEOUT_MS / 1_000)
+            response = await asyncio.shield(task)
         except (NoController, Refusal) as error:
-            # They may have been created nevertheless.
-            code = error.error_code if isinstance(error, Refusal) else ErrorCode.REQUEST_TIMED_OUT
-            self._note(context, ((name, code) for name in missing[:CREATED_AT_ONCE]))
             return answers | dict.fromkeys(missing[:CREATED_AT_ONCE], Refusal(retry, str(error)))
-        self._note(context, ((result.name, result.error_code) for result in response.topics))
         for result in response.topics:
             in_creation = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             code = retry if in_creation else error_code(result.error_code)
             answers[result.name] = Refusal(code, result.error_message or "")
         return answers
+
+    async def _create(self, context: RequestContext, names: Sequence[str]) -> CreateTopicsResponse:
+        topics = tuple(map(self._planned, names))
+        creation = CreateTopicsRequest(topics=topics, timeout_ms=AUTO_CREATE_TIMEOUT_MS)
+        try:
+            response = await self._controllers.call(CREATE_TOPICS, creation, AUTO_CREATE_TIMEOUT_MS / 1_000)
+        except (NoController, Refusal) as error:
+            # They may have been created nevertheless.
+            code = error.error_code if isinstance(error, Refusal) else ErrorCode.REQUEST_TIMED_OUT
+            self._note(context, ((name, code) for name in names))
+            raise
+        self._note(context, ((result.name, result.error_code) for result in response.topics))
+        return response
 
     def _note(self, context: RequestContext, results: Iterable[tuple[str, int]]) -> None:
         if self._creation_noted is None:

@@ -163,3 +163,23 @@ async def test_without_the_audit_no_handler_is_wrapped() -> None:
     broker.side.askers = None
     assert broker.api.call is not None
     assert serving.served_call(broker.api.call, broker.api, broker.side).handler == broker.handle
+
+
+async def test_what_is_done_is_noted_though_the_client_has_gone() -> None:
+    request, response, expected = CASES["DeleteTopics"]
+    notes = Notes()
+    may_go_on = asyncio.Event()
+
+    async def answer() -> Any:
+        await may_go_on.wait()
+        return response
+
+    auditor = Auditor(ROWS["DeleteTopics"], notes, "SASL")
+    asking = asyncio.ensure_future(auditor.audited(ALICE, request, answer()))
+    await asyncio.sleep(1)
+    asking.cancel()
+    await asyncio.sleep(1)
+    assert (asking.cancelled(), notes.told()) == (True, [])
+    may_go_on.set()
+    await asyncio.sleep(1)
+    assert notes.told() == expected

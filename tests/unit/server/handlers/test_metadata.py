@@ -152,6 +152,20 @@ def test_what_becomes_of_a_topic_that_a_client_has_created_is_noted_with_the_cli
     assert found == [(ALICE, "payments", each) for each in noted]
 
 
+async def test_a_topic_is_noted_though_the_client_that_has_it_created_is_gone() -> None:
+    found: list[str] = []
+    controllers = FakeControllers(create_topics=lambda request: created(request, ErrorCode.NONE))
+    controllers.takes_s = 0.05
+    handler = metadata_handler(
+        IMAGE, controllers, auto_create=True, creation_noted=lambda _, name, code: found.append(name)
+    )
+    asking = asyncio.ensure_future(handler.handle(creating("payments"), RequestContext(version=13, principal=ALICE)))
+    await asyncio.sleep(0.01)
+    asking.cancel()
+    await asyncio.sleep(0.1)
+    assert (asking.cancelled(), found) == (True, ["payments"])
+
+
 def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_again() -> None:
     def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
         return created(request, ErrorCode.NONE)
