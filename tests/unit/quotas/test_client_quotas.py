@@ -136,3 +136,10 @@ def test_a_producer_is_told_so_much_that_its_next_request_is_answered_in_time(
     wait_ms: int, timeout_ms: int, told_ms: int
 ) -> None:
     assert told_to_producer(wait_ms, timeout_ms) == told_ms
+
+
+def test_connections_that_are_refused_do_not_use_up_what_comes_later() -> None:
+    found = quotas({"ip": None}, connection_creation_rate=1.0)
+    assert [found.connected("10.0.0.7", 0) for _ in range(10)] == [0] * 10
+    assert all(found.connected("10.0.0.7", 10_000) for _ in range(50))
+    assert found.connected("10.0.0.7", 11_000) == 0

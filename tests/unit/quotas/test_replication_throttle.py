@@ -77,3 +77,13 @@ def test_what_passes_as_soon_as_it_may_holds_the_rate(sizes: list[int]) -> None:
         assert passed <= 100 * (1 + now_ms / 1_000) + 500 + len(sizes) * 0.1, "above the rate"
     # The last one passed no later than the rate of what was before it demands, and the rounding of each wait.
     assert now_ms <= (passed - sizes[-1]) * 10 + len(sizes)
+
+
+def test_a_rate_after_none_begins_with_its_burst() -> None:
+    throttle = ReplicationThrottle(100, 0)
+    throttle.take(100_000, 0)
+    throttle.set_rate(UNLIMITED, 0)
+    throttle.set_rate(100, 1_000)
+    assert throttle.wait_ms(1_000) == 0
+    throttle.take(101, 1_000)
+    assert throttle.wait_ms(1_000) == 10

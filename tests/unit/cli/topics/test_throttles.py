@@ -12,7 +12,7 @@ from kraft.cli.topics.throttled_replicas import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from kraft.client import Admin
 from kraft.metadata.records import PartitionChanged, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.cluster_images import ids
 from tests.unit.cli.shell import Shell
@@ -196,6 +196,38 @@ def test_moves_that_are_throttled_while_a_throttle_is_removed_get_its_rates_back
     assert "and so the rates of brokers stay" in kraft.err
     assert throttles(cluster)["1"] == throttles(cluster)["2"] == RATES
     assert throttles(cluster)["3"] != {}
+
+
+def test_the_rate_that_another_command_has_set_meanwhile_is_not_replaced(
+    reassignment: Reassignment, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reassignment.run("--execute", "--throttle", "1000")
+    complete(cluster, "orders")
+    remove, others = Admin.alter_broker_configs, {LEADER_RATE: "5", FOLLOWER_RATE: "5"}
+
+    def remove_before_another(admin: Admin, broker: int, *arguments: Any, **options: Any) -> None:
+        remove(admin, broker, *arguments, **options)
+        if "delete" in options:
+            cluster.configs["orders"][LEADER_REPLICAS] = "1:1"
+            cluster.broker_configs[str(broker)] = dict(others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kraft.client.Admin.alter_broker_configs", remove_before_another)
+        reassignment.run("--verify")
+    assert [throttles(cluster)[broker] for broker in ("1", "2", "3")] == [others] * 3
+
+
+def test_a_move_that_cannot_be_cancelled_stays_throttled(
+    reassignment: Reassignment, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reassignment.run("--execute", "--throttle", "1000")
+    before = throttles(cluster)
+    refusal = Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replica would stay")
+    monkeypatch.setattr(
+        "kraft.client.Admin.alter_partition_reassignments", lambda *_: {TopicPartition("orders", 0): refusal}
+    )
+    assert "no replica would stay" in reassignment.fail("--cancel")
+    assert throttles(cluster) == before
 
 
 def test_what_an_operator_has_set_is_not_lost_without_a_word(

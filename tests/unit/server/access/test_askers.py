@@ -3,11 +3,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from kraft.metadata.authorizer import Requester
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
-from kraft.server.access import group_guards
+from kraft.server.access import asker, group_guards
 from kraft.server.access.asker import NAME_CHARACTERS_MAX
 from kraft.server.access.group_askers import GROUP_CHARACTERS_MAX
 from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -46,12 +48,12 @@ def test_an_address_that_another_principal_has_next_is_asked_for_that_one() -> N
 
 
 def test_nothing_is_kept_of_names_that_a_client_makes_up() -> None:
-    asker = World([entry("*", Operation.ALL)]).askers.at(Principal("alice"), "10.0.0.7:4000")
-    assert asker.may_read("orders")
-    assert asker.may_write("parcels")
-    assert asker.may_read("x" * (NAME_CHARACTERS_MAX + 1))
-    assert asker.may_write("x" * (NAME_CHARACTERS_MAX + 1))
-    assert (asker.readable, asker.writable) == ({"orders"}, {"parcels"})
+    reading = World([entry("*", Operation.ALL)]).askers.at(Principal("alice"), "10.0.0.7:4000")
+    assert reading.may_read("orders")
+    assert reading.may_write("parcels")
+    assert reading.may_read("x" * (NAME_CHARACTERS_MAX + 1))
+    assert reading.may_write("x" * (NAME_CHARACTERS_MAX + 1))
+    assert (reading.readable, reading.writable) == ({"orders"}, {"parcels"})
     refused = World().askers.at(Principal("alice"), "10.0.0.7:4000")
     assert not refused.may_read("orders")
     assert not refused.may_write("orders")
@@ -76,3 +78,39 @@ async def test_members_of_groups_with_long_names_are_forgotten_sooner() -> None:
     for _ in range(20):
         askers.heard(long_names[-1], alice)
     assert [await is_known(each) for each in long_names] == [False] * 11 + [True] * 9
+
+
+def test_the_asker_of_a_connection_ends_with_the_acls_that_it_was_made_by() -> None:
+    """Produce and Fetch ask the one that is kept: a right that is taken away ends for connections that are open."""
+    world = World([entry("orders", Operation.READ)])
+    alice, peer = Principal("alice"), "10.0.0.7:4000"
+    assert world.askers.at(alice, peer).may_read("orders")
+    world.change([])
+    assert not world.askers.at(alice, peer).may_read("orders")
+    world.change([entry("orders", Operation.READ)])
+    assert world.askers.at(alice, peer).may_read("orders")
+
+
+def test_askers_of_two_listeners_are_not_confused() -> None:
+    noted: list[str] = []
+    askers = World().askers
+    for listener in ("INSIDE", "OUTSIDE"):
+        told = askers.told_to(lambda event, _: noted.append(event.listener), listener)
+        told.at(Principal("alice"), "10.0.0.7:4000").refusal(Operation.READ, ResourceType.TOPIC, "orders")
+    assert noted == ["INSIDE", "OUTSIDE"]
+
+
+def test_so_many_askers_of_connections_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asker, "ASKERS_KEPT_MAX", 3)
+    askers, alice = World().askers, Principal("alice")
+    first = askers.at(alice, "10.0.0.7:1")
+    kept = [askers.at(alice, f"10.0.0.7:{port}") for port in range(2, 5)]
+    assert askers.at(alice, "10.0.0.7:4") is kept[-1]
+    assert askers.at(alice, "10.0.0.7:1") is not first
+
+
+def test_a_long_name_that_is_refused_is_not_kept_whole_for_the_audit() -> None:
+    noted: list[str] = []
+    askers = World().askers.told_to(lambda event, _: noted.append(event.resource_name), "SASL")
+    askers.of(Principal("alice"), "10.0.0.7").refusal(Operation.READ, ResourceType.GROUP, "g" * 30_000)
+    assert noted == ["g" * NAME_CHARACTERS_MAX]

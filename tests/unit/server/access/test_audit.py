@@ -7,7 +7,7 @@ import pytest
 
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode
-from kraft.model.principal import Principal
+from kraft.model.principal import ANONYMOUS, Principal
 from kraft.rpc.on_behalf import Client
 from kraft.server.access.audit import (
     CLIENTS_COUNTED_MAX,
@@ -64,6 +64,18 @@ def test_strangers_from_many_hosts_are_counted_together() -> None:
     hosts = [Client(Principal("alice"), str(number)) for number in range(CLIENTS_COUNTED_MAX + 5)]
     assert sum(counts.has_line(event(client=each), 0) for each in hosts) == CLIENTS_COUNTED_MAX
     assert counts.ended(1_000) == [(None, 5)]
+
+
+def test_clients_without_a_login_hide_nothing_that_others_do() -> None:
+    """Anybody can be one, from any number of addresses, and it is refused as often as it likes."""
+    counts = FailureCounts()
+    unknown = [Client(ANONYMOUS, f"2001:db8::{number:x}") for number in range(2 * CLIENTS_COUNTED_MAX)]
+    refused = [event(f"t-{number}", client=each) for each in unknown for number in range(3)]
+    assert sum(counts.has_line(each, 0) for each in refused) == STRANGERS_WRITTEN_MAX
+    assert counts.has_line(event(code=ErrorCode.NONE, client=unknown[-1]), 0), "what they do has its line"
+    assert counts.has_line(event(), 0)
+    assert counts.has_line(login_event(ALICE, "SASL", ErrorCode.NONE, "PLAIN"), 0)
+    assert sum(count for _, count in counts.ended(1_000)) == len(refused) - STRANGERS_WRITTEN_MAX
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -184,3 +196,18 @@ def test_an_asker_of_later_acls_has_its_refusals_noted_too() -> None:
     assert asker.now() is not asker
     asker.now().refusal(Operation.WRITE, ResourceType.TOPIC, "orders")
     assert noted == [event()]
+
+
+def test_failures_of_known_clients_take_no_room_of_strangers() -> None:
+    counts = FailureCounts()
+    known = [
+        event(client=Client(Principal(f"user-{number}"), "10.0.0.7")) for number in range(2 * STRANGERS_WRITTEN_MAX)
+    ]
+    assert all(counts.has_line(each, 0) for each in known)
+    assert counts.has_line(refused_connection("10.0.0.9", "SASL", "it is not TLS"), 0)
+
+
+def test_what_happened_many_times_at_once_is_one_line_and_a_count() -> None:
+    counts = FailureCounts()
+    assert counts.has_line(event(), 0, times=7)
+    assert counts.ended(1_000) == [(ALICE, 6)]

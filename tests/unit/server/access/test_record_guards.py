@@ -173,3 +173,11 @@ def test_a_read_of_plain_records_ends_with_its_right() -> None:
 
     response = run(record_guards.fetch_records(world.asker(), request, proceed))
     assert (response.error_code, response.high_watermark) == (TOPIC_REFUSED, -1)
+
+
+def test_records_that_are_no_batch_are_left_to_the_handler() -> None:
+    """It says that they are damaged. An error here would close the connection."""
+    world = World([entry("orders", Operation.WRITE)])
+    for records in (b"", b"short", bytes(22)):
+        _, appended = produced(world, produce_of("orders", records=records))
+        assert [len(each.partitions) for each in appended] == [1]

@@ -159,13 +159,16 @@ def test_a_full_file_is_renamed_and_the_oldest_goes(path: Path) -> None:
     assert found == {"audit.log": "line-4\n", "audit.log.1": "line-3\n", "audit.log.2": "line-2\n"}
 
 
-@pytest.mark.parametrize("rotation", ["renamed", "removed", "cut"])
+@pytest.mark.parametrize("rotation", ["renamed", "replaced", "removed", "cut"])
 def test_a_file_that_somebody_else_rotates_is_followed(path: Path, rotation: str) -> None:
     file = AuditFile(path, bytes_max=100, backups_max=2)
     file.write(b"one\n" * 20)
     match rotation:
         case "renamed":
             path.rename(path.with_suffix(".old"))
+        case "replaced":
+            path.rename(path.with_suffix(".old"))
+            path.write_bytes(b"")
         case "removed":
             path.unlink()
         case _:

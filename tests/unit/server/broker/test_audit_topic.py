@@ -176,3 +176,16 @@ async def test_what_is_left_at_the_end_is_said() -> None:
     assert [(each["event"], each["lines"]) for each in logged] == [
         ("audit lines not written to their topic before the stop", 2)
     ]
+
+
+async def test_the_lines_before_a_gap_that_was_refused_are_counted_once() -> None:
+    leaders = Leaders()
+    leaders.answer = ErrorCode.MESSAGE_TOO_LARGE
+    leaders.put("one", dropped=5)
+    await leaders.topic.send()
+    assert leaders.topic.lost_count == 1, "the line that says how many are missing is none of them"
+    leaders.answer = ErrorCode.NONE
+    leaders.put("two")
+    await leaders.topic.send()
+    gap, line = leaders.sent()[-2:]
+    assert (gap["event"], gap["count"], line) == ("lost", 6, "two")

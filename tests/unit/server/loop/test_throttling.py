@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -68,3 +69,13 @@ async def test_the_steps_of_an_awaitable_are_timed_and_go_on_as_without() -> Non
 
 async def _awaited(timed: TimedSteps[None]) -> None:
     await timed
+
+
+async def test_a_pause_that_is_cancelled_while_others_end_calls_nothing() -> None:
+    throttling = Throttling(now_ms)
+    over: list[int] = []
+    pauses = [throttling.pause(3_600_000, partial(over.append, number)) for number in range(ENDED_AT_ONCE + 1)]
+    throttling.reconfigure({})
+    pauses[-1].cancel()
+    await asyncio.sleep(1)
+    assert over == list(range(ENDED_AT_ONCE))
