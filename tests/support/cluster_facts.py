@@ -60,6 +60,7 @@ def partition(
     replicas: Sequence[int] = (1, 2, 3),
     offline: Sequence[int] = (),
     reassignment: OngoingPartitionReassignment | None = None,
+    is_throttled: bool = False,
 ) -> Shown:
     metadata = DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
@@ -71,7 +72,13 @@ def partition(
         offline_replicas=tuple(offline),
         eligible_leader_replicas=tuple(elr),
     )
-    return Shown(topic=topic, partition=metadata, reassignment=reassignment, min_insync_replicas=min_isr)
+    return Shown(
+        topic=topic,
+        partition=metadata,
+        reassignment=reassignment,
+        min_insync_replicas=min_isr,
+        is_throttled=is_throttled,
+    )
 
 
 def facts(**changes: Any) -> ClusterFacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,15 +19,18 @@ from kraft.cli.command_security import command_security
 from kraft.cli.options import open_admin
 from kraft.cli.printing import counted
 from kraft.cli.topics.description import Shown, is_unavailable, min_insync_replicas, reassignment_of
+from kraft.cli.topics.throttled_replicas import REPLICA_LISTS
 from kraft.cli.transactions import hanging
 from kraft.client import Admin, KraftError, TopicPartition
 from kraft.client.model.errors import NoActiveController
+from kraft.model.throttled_replicas import ReplicaNames
 from kraft.server.config.values import GRPC
 
 if TYPE_CHECKING:
     from kraft.metadata.described_topics import TopicDescription
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription
+    from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 Fact = TypeVar("Fact")
 
@@ -40,6 +44,7 @@ FENCED_MAX: Final = 20
 """Brokers without heartbeats that are asked whether they answer."""
 
 _MIN_ISR: Final = "min.insync.replicas"
+_REPLICA_NAMES: Final = ReplicaNames()
 
 
 class _Search(Struct, frozen=True):
@@ -76,10 +81,12 @@ def gather(bootstrap_server: str, timeout_ms: int, *, searches_transactions: boo
             found = _known(search, found, "transactions", unknown)
         if found.problem:
             unknown["transactions"] = found.problem
+        shown = partitions.result()
         return ClusterFacts(
             quorum=quorum.result(),
             brokers=brokers,
-            partitions=partitions.result(),
+            partitions=shown,
+            hidden=hidden_replicas(brokers, shown) and hidden_replicas(admin.describe_brokers(), shown),
             directories=_known(directories, {}, "disks", unknown),
             fenced=fenced.result(),
             hanging=found.hanging,
@@ -105,6 +112,15 @@ def _known(future: Future[Any], otherwise: Fact, subject: str, unknown: dict[str
         unknown[subject] = f"{subject} are unknown: {error}"
         return otherwise
     return result
+
+
+def hidden_replicas(brokers: Sequence[BrokerDescription], partitions: Sequence[Shown]) -> int:
+    """Return how many replicas the brokers have besides those that are shown.
+
+    Whoever finds some asks for the brokers again: the topics of others may have been deleted in between.
+    """
+    seen = Counter(broker_id for each in partitions for broker_id in each.partition.replica_nodes)
+    return sum(max(0, each.replicas - seen[each.broker_id]) for each in brokers)
 
 
 def _quorum(admin: Admin) -> QuorumDescription:
@@ -152,10 +168,16 @@ def _partitions(admin: Admin) -> list[Shown]:
             partition=partition,
             reassignment=reassignment_of(reassignments, each, partition),
             min_insync_replicas=by_topic[each.topic],
+            is_throttled=_is_throttled(each.configs, partition),
         )
         for each in topics
         for partition in each.metadata.partitions
     ]
+
+
+def _is_throttled(configs: Mapping[str, str], partition: DescribeTopicPartitionsResponsePartition) -> bool:
+    lists = [_REPLICA_NAMES.read(configs[key]) for key in REPLICA_LISTS if key in configs]
+    return any(each.includes(partition.partition_index, broker) for each in lists for broker in partition.replica_nodes)
 
 
 def _min_insync_replicas(admin: Admin, topics: Sequence[TopicDescription]) -> Mapping[str, int]:

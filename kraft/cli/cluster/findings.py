@@ -68,6 +68,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     fenced: Mapping[int, KraftError | None]
     hanging: Sequence[OpenInPartition]
     certificates: Sequence[ExpiringCertificate] = ()
+    hidden: int = 0
+    """Replicas of partitions that are not among `partitions`: nobody is told of topics that he may not describe."""
+
     unknown: Mapping[str, str]
     """Reasons why something could not be found out, by subject."""
 
@@ -89,6 +92,7 @@ def findings(facts: ClusterFacts) -> list[Finding]:
         *_of_brokers(facts),
         *_of_directories(facts.directories),
         *_of_partitions(facts),
+        *_of_hidden(facts.hidden),
         *_of_transactions(facts.hanging),
         *_of_certificates(facts.certificates),
         *(Finding(severity=Severity.UNKNOWN, subject=each, what=reason) for each, reason in facts.unknown.items()),
@@ -236,6 +240,13 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def _of_hidden(hidden: int) -> Iterator[Finding]:
+    if hidden:
+        what = f"{counted(hidden, 'replica')} could not be seen: nothing is known of their partitions"
+        remedy = "ask as a user that may describe all topics and their configs"
+        yield Finding(severity=Severity.UNKNOWN, subject="partitions", what=what, remedy=remedy)
+
+
 def _of_coordinators(leaderless: Sequence[Shown]) -> Iterator[Finding]:
     for topic, subject, consequence in (
         (OFFSETS_TOPIC, "groups", "their groups have no coordinator: nobody joins or commits"),
@@ -258,12 +269,15 @@ def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescriptio
     return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
 
 
-def _missing(partitions: Iterable[Shown]) -> str:
-    """Return the brokers whose replicas are not in sync, in words."""
+def _missing(partitions: Sequence[Shown]) -> str:
+    """Return the brokers whose replicas are not in sync, in words, and the topics of which a throttle may slow some."""
     missing: set[int] = set()
     for each in partitions:
         missing.update(set(each.partition.replica_nodes) - set(each.partition.isr_nodes))
-    return f"the replicas on broker {listed(sorted(missing))}, or see there why they lag"
+    words = f"the replicas on broker {listed(sorted(missing))}, or see there why they lag"
+    if throttled := sorted({each.topic for each in partitions if each.is_throttled}):
+        words += f"; a throttle may slow them: see 'kraft configs describe' of {_first(throttled)}"
+    return words
 
 
 def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:

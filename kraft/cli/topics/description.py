@@ -25,6 +25,8 @@ class Shown(Struct, frozen=True, kw_only=True):
     partition: DescribeTopicPartitionsResponsePartition
     reassignment: OngoingPartitionReassignment | None
     min_insync_replicas: int
+    is_throttled: bool = False
+    """Whether the configs of the topic name one of its replicas to keep to the rates of a throttle."""
 
     @property
     def replication_factor(self) -> int:

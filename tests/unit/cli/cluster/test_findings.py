@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kraft.cli.cluster.facts import hidden_replicas
 from kraft.cli.cluster.findings import ExpiringCertificate, Finding, Severity, findings, state_of
 from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client.cluster.any_broker import NoBrokerReachable
@@ -136,6 +137,18 @@ def test_a_broker_that_does_not_answer_is_named_with_its_address_and_not_with_ot
     ]
 
 
+def test_a_throttle_that_may_slow_replicas_down_is_named_with_the_topics() -> None:
+    behind = [
+        partition(0, isr=(1, 2), is_throttled=True),
+        partition(1, isr=(1, 2)),
+        partition(0, topic="a", isr=(1, 2)),
+    ]
+    assert only(partitions=[*behind, partition(2, is_throttled=True)]).remedy == (
+        "bring back the replicas on broker 3, or see there why they lag; "
+        "a throttle may slow them: see 'kraft configs describe' of orders"
+    )
+
+
 def test_disks_that_failed_or_are_full_are_named() -> None:
     full = log_directory(DATA, reason="the disk of /data has 3 bytes free")
     failed = log_directory("/old", ErrorCode.KAFKA_STORAGE_ERROR, "it is not formatted")
@@ -173,6 +186,19 @@ def test_partitions_with_too_few_replicas_in_sync_are_critical_only_where_produc
     assert warning.what == (
         "1 partition under-replicated: orders-1; 1 of them would refuse acks=all if one more was lost"
     )
+
+
+def test_replicas_that_the_user_may_not_see_are_no_health() -> None:
+    brokers = [broker(1, replicas=2), broker(2, replicas=5), broker(3, replicas=1)]
+    hidden = hidden_replicas(brokers, [partition(0), partition(1)])
+    assert hidden == 3
+    finding = only(brokers=brokers, hidden=hidden)
+    assert (finding.severity, finding.what) == (
+        Severity.UNKNOWN,
+        "3 replicas could not be seen: nothing is known of their partitions",
+    )
+    assert state_of([finding]) == "degraded"
+    assert finding.remedy == "ask as a user that may describe all topics and their configs"
 
 
 def test_hanging_transactions_are_critical_and_the_command_that_shows_them_is_named() -> None:
