@@ -93,7 +93,7 @@ class _DiagnosedCommand(PlainCommand):
 
                 for line in told_beside(error, bootstrap_server):
                     error.add_note(line)
-            for line in _where_to_set(error):
+            for line in (*_where_to_set(error), *_how_to_allow(error, ctx)):
                 error.add_note(line)
             raise
 
@@ -105,6 +105,14 @@ def _where_to_set(error: KraftError) -> Iterator[str]:
 
     if isinstance(error, AuthenticationFailed) and error.lacks_settings:
         yield f"Settings of security, such as security.protocol, go into a file: give it as {OPTION} FILE"
+
+
+def _how_to_allow(error: KraftError, ctx: Any) -> Iterator[str]:
+    """Yield the command that grants the permission, if it is one that is missing."""
+    from kraft.cli.acls.remedy import remedy
+
+    if command := remedy(str(error), ctx.info_name, ctx.params.get("group")):
+        yield f"An administrator allows it, unless an ACL denies it, with: {command}"
 
 
 def listing() -> typer.Typer:

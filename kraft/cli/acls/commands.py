@@ -44,7 +44,7 @@ from kraft.metadata.acl_decisions import FILTERS_PER_REQUEST_MAX
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.metadata.authorizer import Requester
-from kraft.model.access import PatternType, ResourceType, words
+from kraft.model.access import Operation, PatternType, ResourceType, words
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -184,8 +184,9 @@ def check(
         print_json({**said, "acl": None if decision.entry is None else _json(decision.entry)})
     else:
         may = "may" if decision.is_allowed else "may not"
+        verb = "do everything with" if wanted is Operation.ALL else words(wanted)
         resource = "the cluster" if resource_type is ResourceType.CLUSTER else f"{words(resource_type)} {name!r}"
-        print(f"{principal} at {host} {may} {words(wanted)} {resource}: {decision.reason.value}")
+        print(f"{principal} at {host} {may} {verb} {resource}: {decision.reason.value}")
         if decision.entry is not None:
             print_columns(_TITLES, [_row(decision.entry)])
     if not decision.is_allowed:

@@ -45,7 +45,10 @@ _PART: Final = 20
 
 
 async def refuse_without_authorizer(_: object) -> NoReturn:
-    problem = "no authorizer is configured: set authorizer.class.name in the file of each node"
+    problem = (
+        "no authorizer is configured: set authorizer.class.name, and super.users, in the file of each node; in a"
+        " cluster in use by the steps of SECURITY.md, because all others are refused until they have ACLs"
+    )
     raise Refusal(ErrorCode.SECURITY_DISABLED, problem)
 
 

@@ -100,7 +100,7 @@ async def test_one_request_has_a_limited_number_of_filters() -> None:
 
 async def test_without_an_authorizer_every_request_is_refused_as_in_kafka() -> None:
     asked = CreateAclsRequest(creations=(CREATION,))
-    with pytest.raises(Refusal, match=r"set authorizer.class.name") as refused:
+    with pytest.raises(Refusal, match=r"set authorizer.class.name, and super.users, .* SECURITY.md") as refused:
         await acls.refuse_without_authorizer(asked)
     assert refused.value.error_code is ErrorCode.SECURITY_DISABLED
     assert [each.error_code for each in acls.creations_refused(asked, refused.value).results] == [54]
