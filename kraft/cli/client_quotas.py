@@ -30,6 +30,7 @@ from kraft.cli.quotas import (
     in_words,
     print_quotas,
     say_where_it_holds,
+    warn_of_kind,
 )
 from kraft.metadata.quota_decisions import CONNECTION_CREATION_RATE
 from kraft.metadata.records import QuotaEntity
@@ -91,6 +92,7 @@ def alter(
         alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
     report(output, "quotas", in_words(entity), validate_only=validate_only)
     say_where_it_holds(to_set)
+    warn_of_kind(user)
 
 
 @app.command("effective")
@@ -128,6 +130,9 @@ def effective(
     if output is Output.JSON:
         print_json([{"key": key, "value": limit, "entity": entity} for key, limit, entity in rows])
         return
+    warn_of_kind(user)
+    if not rows:
+        say("no quota holds for this client")
+        return
     print_columns(("Quota", "Value", "Set for"), [(key, limit, in_words(entity)) for key, limit, entity in rows])
-    if rows:
-        say(PER_BROKER)
+    say(PER_BROKER)

@@ -35,6 +35,8 @@ NOT_ON_GRPC: Final = (
     "connection_creation_rate holds for listeners of Kafka's protocol; connections to GRPC listeners are not counted."
 )
 
+_USER_KIND: Final = "User:"
+
 ANY: Final = ""
 """Name that matches every entity of a type; no entity has an empty name."""
 
@@ -96,6 +98,12 @@ def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
         print(f"Quota configs for {in_words(names)} are {values}")
     if described:
         say(PER_BROKER)
+
+
+def warn_of_kind(user: str | None) -> None:
+    """Warn of a user that is named as in ACLs: quotas and users have names without a kind."""
+    if user is not None and user.startswith(_USER_KIND) and (name := user.removeprefix(_USER_KIND)):
+        say(f"Warning: a quota names a user without {_USER_KIND} and holds for {user!r} only: is it {name}?")
 
 
 def say_where_it_holds(set_configs: Iterable[str]) -> None:

@@ -77,3 +77,13 @@ def test_the_quotas_of_one_client_are_told_with_the_entries_that_set_them(kraft:
         assert "expected" in kraft.fail(
             "quotas", "alter", "--user", "anna", "--add-config", f"producer_byte_rate={value}"
         )
+
+
+def test_a_user_named_as_in_acls_is_warned_of_and_no_quota_is_said_so(kraft: Shell) -> None:
+    warning = "Warning: a quota names a user without User: and holds for 'User:anna' only: is it anna?\n"
+    kraft.succeed("quotas", "alter", "--user", "User:anna", "--add-config", "producer_byte_rate=1024")
+    assert kraft.err == warning
+    assert kraft.succeed("quotas", "effective", "--user", "anna") == ""
+    assert kraft.err == "no quota holds for this client\n"
+    kraft.succeed("quotas", "effective", "--user", "User:anna")
+    assert kraft.err.startswith(warning)
