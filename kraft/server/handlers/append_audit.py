@@ -12,7 +12,7 @@ from kraft.log.format.record_codec import Record
 from kraft.metadata.topic_names import AUDIT_TOPIC
 from kraft.model.append_audit import AppendAuditRequest, AppendAuditResponse
 from kraft.model.callbacks import NowMs
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ACKS_ALL, ProducePartition, ProduceRequest
 from kraft.server.handlers.produce import ProduceHandler
 
@@ -27,6 +27,9 @@ class AppendAuditHandler:
         self._wall_ms = wall_ms
 
     async def append(self, request: AppendAuditRequest) -> AppendAuditResponse:
+        """Return when the lines are replicated. Raises Refusal INVALID_REQUEST for a request without any."""
+        if not request.records:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "there are no lines to append")
         now_ms = self._wall_ms()
         batch = build_batch(
             [
