@@ -51,11 +51,11 @@ class GroupLag(Struct, frozen=True, kw_only=True):
 
     group_id: str
     error_code: int
-    """GROUP_ID_NOT_FOUND: the group has no committed offsets."""
+    """GROUP_ID_NOT_FOUND: the group has no committed offsets. After any other error nothing is known of it."""
 
     error_message: str
     state: str
-    """The worst of its partitions, ERR for what is worse than that."""
+    """The worst of its partitions, ERR for what is worse than that; NOTFOUND, or empty if it is not known."""
 
     partitions: list[PartitionLag]
     """Ordered by topic and partition."""

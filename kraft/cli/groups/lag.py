@@ -54,12 +54,14 @@ def lag(
     SEEN is how much of the last ten commits the coordinator has seen: it looks every ten seconds, and begins anew when
     it has moved to another broker. BEHIND is the age of the first record that waits.
     """
+    from kraft.model.errors import ErrorCode, Refusal, error_code
+
     named = list(dict.fromkeys([*(positional or ()), *(group or ())]))
     with open_admin(bootstrap_server, timeout_ms) as admin:
         while True:
             found = admin.describe_group_lags(named)
-            missing = [each.group_id for each in found if each.state == "NOTFOUND"]
-            seen = [each for each in found if each.state != "NOTFOUND"]
+            seen = [each for each in found if each.error_code == ErrorCode.NONE]
+            failed = [each for each in found if each.error_code != ErrorCode.NONE]
             if watch and sys.stdout.isatty():
                 print(CLEAR_SCREEN, end="")
             if output is Output.JSON:
@@ -70,11 +72,15 @@ def lag(
                 _print_groups(seen)
             if not watch:
                 break
-            for each in missing:
-                say(f"there is no group {each!r} with committed offsets")
+            for each in failed:
+                say(each.error_message)
             sys.stdout.flush()
+            # Between two looks, as the user has asked for.
             time.sleep(interval_ms / 1_000)
-    check_all_found(missing)
+    for each in failed:
+        if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise Refusal(error_code(each.error_code), each.error_message)
+    check_all_found([each.group_id for each in failed])
 
 
 def total_lag(group: GroupLag) -> int | None:

@@ -77,8 +77,9 @@ async def describe_group_lags(
 ) -> list[GroupLag]:
     """Return how far groups are behind, as their coordinators have seen it lately, sorted by id: these, or all.
 
-    A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND. A coordinator
-    looks every ten seconds, and remembers in memory: `completeness` says how much of the last commits it has seen.
+    A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND; one that no broker
+    coordinates now has COORDINATOR_NOT_AVAILABLE. A coordinator looks every ten seconds, and remembers in memory:
+    `completeness` says how much of the last commits it has seen.
     """
     request = DescribeGroupLagsRequest(group_ids=checked_names(group_ids))
     responses = await admin.calls.of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
@@ -88,7 +89,19 @@ async def describe_group_lags(
             # The others do not coordinate the group.
             if each.error_code != ErrorCode.NOT_COORDINATOR:
                 found[each.group_id] = each
+    for group_id in request.group_ids:
+        found.setdefault(group_id, _without_coordinator(group_id))
     return [found[group_id] for group_id in sorted(found)]
+
+
+def _without_coordinator(group_id: str) -> GroupLag:
+    return GroupLag(
+        group_id=group_id,
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        error_message=f"no broker coordinates group {group_id!r} now: it may be moving, or not exist",
+        state="",
+        partitions=[],
+    )
 
 
 async def describe_consumer_groups(

@@ -49,7 +49,7 @@ def refused_group(group_id: str, refusal: Refusal) -> GroupLag:
         group_id=group_id,
         error_code=refusal.error_code,
         error_message=refusal.message,
-        state=LagState.NOTFOUND.name,
+        state=LagState.NOTFOUND.name if refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND else "",
         partitions=[],
     )
 

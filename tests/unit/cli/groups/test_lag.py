@@ -1,0 +1,53 @@
+"""`kraft groups lag` for groups that nothing is known of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.group_lags import GroupLag
+from kraft.server.handlers.group_lags import group_lag, refused_group
+from tests.unit.cli.shell import Shell
+
+BILLING = group_lag("billing", [])
+
+
+def refused(group_id: str, code: ErrorCode, message: str) -> GroupLag:
+    return refused_group(group_id, Refusal(code, message))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (
+            refused("nobody", ErrorCode.GROUP_ID_NOT_FOUND, "there is no group 'nobody'"),
+            "GROUP_ID_NOT_FOUND: there is no group 'nobody'",
+        ),
+        (
+            refused("audit", ErrorCode.GROUP_AUTHORIZATION_FAILED, "you may not describe it"),
+            "GROUP_AUTHORIZATION_FAILED: you may not describe it",
+        ),
+        (
+            refused("audit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being loaded; retry"),
+            "COORDINATOR_LOAD_IN_PROGRESS: it is being loaded; retry",
+        ),
+    ],
+)
+def test_a_group_that_is_not_known_is_not_said_to_be_missing(
+    kraft: Shell, monkeypatch: pytest.MonkeyPatch, refusal: GroupLag, said: str
+) -> None:
+    class FakeAdmin:
+        def describe_group_lags(self, group_ids: Sequence[str]) -> list[GroupLag]:
+            return [BILLING, refusal]
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[FakeAdmin]:
+        yield FakeAdmin()
+
+    monkeypatch.setattr("kraft.cli.groups.lag.open_admin", opened)
+    assert kraft.run("groups", "lag", "billing", refusal.group_id, "--output", "json") == 1
+    assert '"group": "billing"' in kraft.out
+    assert kraft.err == f"kraft: {said}\n"
