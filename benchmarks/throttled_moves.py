@@ -189,10 +189,12 @@ def _until_over_with_pauses(site: Site, moving: Moving, rate: int, client: Clien
         while time.monotonic() < began_s + PAUSE_S:
             if site.is_over(moving, source):
                 return pausing_ms, size_bytes / (moved_s + time.monotonic() - began_s)
+            # Nothing tells when a move is over.
             time.sleep(0.1)
         site.limit(moving.keys, 0)
         moved_s += time.monotonic() - began_s
         client.latencies_ms = pausing_ms
+        # Nothing moves, while the client goes on being measured.
         time.sleep(PAUSE_S)
         site.limit(moving.keys, rate)
 
@@ -202,6 +204,7 @@ def _measure_one(site: Site, moving: Moving, rate: int) -> dict[str, Cell]:
     before_ms, held = list[float](), None
     if not moving.has_pauses:
         with Client(site.cluster) as client:
+            # The client is measured meanwhile.
             time.sleep(BEFORE_S)
         before_ms = client.latencies_ms
     site.limit(moving.keys, rate)
@@ -212,6 +215,7 @@ def _measure_one(site: Site, moving: Moving, rate: int) -> dict[str, Cell]:
         elif moving.moves:
             held = _until_over(site, moving, rate, size_bytes)
         else:
+            # The client is measured meanwhile.
             time.sleep(NOTHING_S)
     if moving.keys:
         site.admin.alter_broker_configs(None, delete=moving.keys)

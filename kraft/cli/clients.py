@@ -86,6 +86,7 @@ def clients(
     """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         first = admin.describe_clients()
+        # Rates are what happens between two looks.
         time.sleep(interval_ms / 1_000)
         second = admin.describe_clients()
     lines = list(_each_connection(first, second, interval_ms))

@@ -36,6 +36,7 @@ class TextFormat(Struct, frozen=True):
         """Return the text of a family, without the end of the whole."""
         if not self.is_open_metrics:
             return exposition.generate_latest(_One(family))
+        # The function has no types.
         text: bytes = openmetrics.generate_latest(_One(family))  # type: ignore[no-untyped-call]
         return text.removesuffix(_END)
 

@@ -199,6 +199,7 @@ def test_a_file_is_continued_after_half_a_line(path: Path) -> None:
 def test_what_was_written_of_lost_lines_is_taken_back(path: Path) -> None:
     file = AuditFile(path, bytes_max=1_000, backups_max=2)
     file.write(b"one\n")
+    # A file that writes half of what it is given, as one may that is not buffered.
     whole, file._file = file._file, Halving(file._file)  # type: ignore[assignment]
     with pytest.raises(OSError, match="full"):
         file.write(b"two\n")
