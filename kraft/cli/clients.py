@@ -1,4 +1,4 @@
-"""`kraft clients`: who is connected to the listeners of Kafka's protocol, with what, and how much they ask and get."""
+"""`kraft clients`: who is connected to the listeners for clients, with what, and how much they ask and get."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from msgspec import Struct
 
+from kraft.cli.broker_answers import answers_in, end_without, silent_brokers
 from kraft.cli.groups.lag import in_words
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -80,15 +81,21 @@ def clients(
 ) -> None:
     """Show who is connected, and how much each asks and gets.
 
-    Clients of the listeners of Kafka's protocol are shown, those with the most bytes per second first; those of the
-    GRPC listener are not. Connections of one principal, client id, software, listener and address are one line. Counts
-    are those since the connections began, and AGE is that of the oldest. SOFTWARE is what the client says of itself.
+    Clients of all listeners are shown, those with the most bytes per second first. Connections of one principal, client
+    id, software, listener and address are one line. Counts are those since the connections began, and AGE is that of
+    the oldest. SOFTWARE is what the client says of itself. On GRPC, bytes are those of the network, TLS and HTTP/2
+    included, and connections are shown from their first call on. Brokers that did not answer are named at the end, and
+    the exit code is then 1.
     """
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        first = admin.describe_clients()
+        outcomes = dict(admin.describe_clients())
+        first = answers_in(outcomes)
         # Rates are what happens between two looks.
         time.sleep(interval_ms / 1_000)
-        second = admin.describe_clients()
+        # Not asked again are those that gave no answer in all the time that there was.
+        outcomes |= admin.describe_clients(first.keys())
+        second = answers_in(outcomes)
+        silent = silent_brokers(admin, outcomes)
     lines = list(_each_connection(first, second, interval_ms))
     if not connections:
         lines = _by_client(lines)
@@ -98,6 +105,7 @@ def clients(
     else:
         titles = ("PRINCIPAL", "CLIENT-ID", "SOFTWARE", "LISTENER", "BROKERS", "ADDRESS", *_TITLES)
         print_columns(titles, [_row(each) for each in lines])
+    end_without(silent, "its clients")
 
 
 def _each_connection(first: Looked, second: Looked, interval_ms: int) -> Iterator[Line]:

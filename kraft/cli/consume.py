@@ -26,6 +26,7 @@ from kraft.cli.options import (
     Output,
     TopicArgument,
     TopicOption,
+    command_network,
     key_values,
     topic_name,
 )
@@ -122,7 +123,7 @@ def consume(
     )
     start = _start(from_beginning, offset, partition, settings)
     reading = _PollLoop(max_messages, timeout_ms)
-    with Consumer(**settings) as consumer:
+    with Consumer(**settings, network=command_network()) as consumer:
         with quorum_watch(settings["bootstrap_servers"]):
             partitions = _partitions(consumer, name, partition)
             if "group_id" in settings:

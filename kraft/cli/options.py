@@ -14,6 +14,7 @@ from kraft.cli.command_security import command_security
 
 if TYPE_CHECKING:
     from kraft.client import Admin
+    from kraft.client.cluster.network import Network
 
 
 class Output(StrEnum):
@@ -75,10 +76,18 @@ def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
 
     return Admin(
         bootstrap_server,
+        network=command_network(),
         default_api_timeout_ms=timeout_ms,
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
         security=command_security(),
     )
+
+
+def command_network() -> Network:
+    """Return the network of a command's client, which operators see as this command line."""
+    from kraft.client.cluster.network import Network
+
+    return Network(software="kraft-cli")
 
 
 def json_file(path: Path, option: str) -> object:

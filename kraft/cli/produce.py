@@ -18,6 +18,7 @@ from kraft.cli.options import (
     BootstrapServer,
     TopicArgument,
     TopicOption,
+    command_network,
     key_values,
     topic_name,
 )
@@ -94,6 +95,7 @@ def produce(
     settings: dict[str, Any] = {"batch_size": batch_size, "linger_ms": linger_ms}
     producer = Producer(
         bootstrap_server,
+        network=command_network(),
         acks=acks,
         compression_type=compression_type,
         max_block_ms=timeout_ms,

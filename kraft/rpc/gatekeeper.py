@@ -215,7 +215,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
                 assert call is not None, "abort always raises"
                 try:
                     if not is_public:
-                        messages = self._of_caller(messages, context, closing, is_guarded=is_guarded)
+                        messages = self._of_caller(messages, context, closing, call, is_guarded=is_guarded)
                     yield _Messages(messages, decode, call, self.received)
                 except NotLoggedIn as error:
                     await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
@@ -237,7 +237,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
 
     def _of_caller(
-        self, messages: AsyncIterator[bytes], context: Context, closing: ExitStack, *, is_guarded: bool
+        self, messages: AsyncIterator[bytes], context: Context, closing: ExitStack, call: OpenCall, *, is_guarded: bool
     ) -> AsyncIterator[bytes]:
         """Note who makes the call; return its messages, which end with the caller's session. Raises NotLoggedIn."""
         metadata = context.invocation_metadata() or ()
@@ -251,14 +251,14 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             messages = closing.enter_context(self._clients.messages(messages, session))
         elif self._principal_of is not None:
             principal = self._principal_of(context.auth_context())
-        CALLER.set(
-            Caller(
-                principal=principal,
-                listener=self._listener,
-                peer=readable_peer(context.peer()),
-                client_id=client_id_of(metadata),
-            )
+        caller = Caller(
+            principal=principal,
+            listener=self._listener,
+            peer=readable_peer(context.peer()),
+            client_id=client_id_of(metadata),
         )
+        CALLER.set(caller)
+        self.received.made_by(call, caller, metadata)
         ON_BEHALF_OF.set(client_in(metadata) if self._is_for_nodes else None)
         return messages
 

@@ -26,6 +26,7 @@ from kraft.rpc.mapping import Parse, Serialize
 from kraft.rpc.on_behalf import forwarded_for
 from kraft.rpc.session_tokens import LOGIN_NEEDED
 from kraft.rpc.stream_errors import peers_error, with_status_first
+from kraft.rpc.user_agents import PRIMARY
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -120,8 +121,12 @@ def _never_renewed() -> int:
 class PeerConnections:
     """The channels of one client or node, one for each address, opened at first use."""
 
-    def __init__(self, dial: Dial = dial_openly, explain: Explain = _unexplained) -> None:
-        """A `dial` with certificates has a method `generation`, whose number changes when they are renewed."""
+    def __init__(self, dial: Dial = dial_openly, explain: Explain = _unexplained, software: str = "") -> None:
+        """A `dial` with certificates has a method `generation`, whose number changes when they are renewed.
+
+        `software` is the `NAME/VERSION` of the program, which each call says.
+        """
+        self._options = [*CHANNEL_OPTIONS, *([(PRIMARY, software)] if software else [])]
         self._dial = dial
         self._explain = explain
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -134,7 +139,7 @@ class PeerConnections:
             self._generation = generation
             self._retire()
         if address not in self._channels:
-            self._channels[address] = self._dial(address, CHANNEL_OPTIONS)
+            self._channels[address] = self._dial(address, self._options)
         return self._channels[address]
 
     def _retire(self) -> None:

@@ -6,14 +6,17 @@ bytes around messages, for which an allowance counts.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
-from kraft.model.callbacks import Callback
+from kraft.model.callbacks import Callback, NowS
+from kraft.rpc.client_gate import NOBODY, Caller
+from kraft.rpc.user_agents import Software, software_in
 
 CALL_BYTES: Final = 1_024
 """Allowance for the headers of a call."""
@@ -35,6 +38,10 @@ EMPTY_CALLS_PER_S: Final = 2
 """So many calls of a connection may end without a message for each second, as uploads do that a client cancels."""
 
 
+def loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(slots=True)
 class _MeasuredConnection:
     explained_bytes: int = 0
@@ -53,6 +60,13 @@ class _MeasuredConnection:
 
     empty_open: int = 0
     has_too_many: bool = False
+    began_s: float = 0.0
+    """When its first call began."""
+
+    caller: Caller = NOBODY
+    """That of its last call."""
+
+    software: Software | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -94,10 +108,23 @@ class Received(Struct, frozen=True, kw_only=True):
         return self.has_too_many and received_bytes <= self.bare_bytes
 
 
+class KnownConnection(Struct, frozen=True, kw_only=True):
+    """A connection of a client, with its last caller and the messages that it has sent."""
+
+    peer: str
+    began_s: float
+    """When its first call began, by the clock of the counts."""
+
+    caller: Caller
+    software: Software
+    messages: int
+
+
 class ReceivedMessages:
     """Counts for one listener. A peer is gRPC's text for the address of the other end."""
 
-    def __init__(self, flood_began: Callback = lambda: None) -> None:
+    def __init__(self, flood_began: Callback = lambda: None, now_s: NowS = loop_s) -> None:
+        self.now_s = now_s
         self.flood_began = flood_began
         """Called when a connection has too many calls without a message."""
 
@@ -129,7 +156,9 @@ class ReceivedMessages:
         self._call_began(peer, is_node=False)
 
     def _call_began(self, peer: str, *, is_node: bool) -> _MeasuredConnection:
-        connection = self._connections.setdefault(peer, _MeasuredConnection())
+        connection = self._connections.get(peer)
+        if connection is None:
+            connection = self._connections[peer] = _MeasuredConnection(began_s=self.now_s())
         connection.explained_bytes += CALL_BYTES
         connection.calls_begun += 1
         connection.is_node |= is_node
@@ -139,6 +168,24 @@ class ReceivedMessages:
             connection.has_too_many = True
             self.flood_began()
         return connection
+
+    def made_by(self, call: OpenCall, caller: Caller, metadata: Iterable[tuple[str, Any]]) -> None:
+        """Take note of the caller. All calls of a connection are of one program, which says what it is in each."""
+        call.connection.caller = caller
+        if call.connection.software is None:
+            call.connection.software = software_in(metadata)
+
+    def of_clients(self) -> Iterator[KnownConnection]:
+        """Yield the connections with a call, except those of nodes. Others may begin and end meanwhile."""
+        for peer, each in list(self._connections.items()):
+            if not each.is_node and not each.caller.is_node:
+                yield KnownConnection(
+                    peer=peer,
+                    began_s=each.began_s,
+                    caller=each.caller,
+                    software=each.software or Software(),
+                    messages=each.messages,
+                )
 
     def reading_began(self, call: OpenCall) -> None:
         """Take note that its handler waits for the next message: gRPC holds none of it that is complete."""

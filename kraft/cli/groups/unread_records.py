@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kraft.cli.command_security import command_security
-from kraft.cli.options import REFUSED_TIMEOUT_MS
+from kraft.cli.options import REFUSED_TIMEOUT_MS, command_network
 from kraft.client import Consumer, KraftError
 from kraft.model.ids import TopicPartition
 
@@ -35,6 +35,7 @@ def first_timestamps(
         return found
     with Consumer(
         bootstrap_server,
+        network=command_network(),
         auto_offset_reset="earliest",
         default_api_timeout_ms=timeout_ms,
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,

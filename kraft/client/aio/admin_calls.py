@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -184,9 +184,13 @@ class AdminCalls:
         return answers
 
     async def outcome_of_each_broker(
-        self, call: Call[Request, Response], request: Request, timeout_ms: int | None
+        self,
+        call: Call[Request, Response],
+        request: Request,
+        timeout_ms: int | None,
+        broker_ids: Collection[int] | None = None,
     ) -> dict[int, Response | KraftError]:
-        """Send the request to every broker in service; return the responses, or errors, by broker id."""
+        """Send the request to all brokers in service, or to those among these; return the responses, or errors."""
         deadline_ms = self.deadline_ms(timeout_ms)
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
 
@@ -201,7 +205,11 @@ class AdminCalls:
             except KraftError as error:
                 return error
 
-        brokers = {each.node_id: f"{each.host}:{each.port}" for each in cluster.brokers}
+        brokers = {
+            each.node_id: f"{each.host}:{each.port}"
+            for each in cluster.brokers
+            if broker_ids is None or each.node_id in broker_ids
+        }
         return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers.values())), strict=True))
 
     # --- to coordinators and leaders --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
@@ -16,6 +16,7 @@ from kraft.model.brokers import (
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.clients import ClientConnection, DescribeClientsRequest
 from kraft.model.describe_quorum import QuorumDescription
+from kraft.model.errors import KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
@@ -53,10 +54,16 @@ async def describe_brokers(
     return (await admin.calls.ask(DESCRIBE_BROKERS, request, timeout_ms)).brokers
 
 
-async def describe_clients(admin: AdminClient, *, timeout_ms: int | None = None) -> dict[int, list[ClientConnection]]:
-    """Return the connections of clients at the listeners of Kafka's protocol, by broker. Each broker has to answer."""
-    responses = await admin.calls.of_each_broker(DESCRIBE_CLIENTS, DescribeClientsRequest(), timeout_ms)
-    return {broker_id: response.connections for broker_id, response in responses.items()}
+async def describe_clients(
+    admin: AdminClient, broker_ids: Collection[int] | None = None, *, timeout_ms: int | None = None
+) -> dict[int, list[ClientConnection] | KraftError]:
+    """Return the connections of clients, or the error, of every broker in service, or of those among these, by id."""
+    call = admin.calls.outcome_of_each_broker(DESCRIBE_CLIENTS, DescribeClientsRequest(), timeout_ms, broker_ids)
+    outcomes = await admin.calls.watched(call, timeout_ms)
+    return {
+        broker_id: outcome if isinstance(outcome, KraftError) else outcome.connections
+        for broker_id, outcome in outcomes.items()
+    }
 
 
 async def fence_broker(

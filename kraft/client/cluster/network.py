@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kraft import __version__
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.security import OPEN, ClientSecurity
@@ -13,6 +14,9 @@ from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
 
 _CHANCE_STEPS: Final = 1 << 20
+
+PYTHON: Final = "kraft-python"
+"""What the software of these clients is called where operators list clients."""
 
 
 class Network:
@@ -23,14 +27,20 @@ class Network:
         connect: Callable[[], Connections] | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        software: str = PYTHON,
     ) -> None:
+        """`software` is the name of the program for operators, if it is one of ours; its version is that of Kraft."""
         self._connect = connect
+        self._software = software
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
 
     def connect(self, settings: ClientSettings) -> Connections:
         """Return the connections of one client. After it has closed them, calls that use them raise ClientClosed."""
-        connections = self._connect() if self._connect is not None else _grpc_connections(settings.security)
+        if self._connect is not None:
+            connections = self._connect()
+        else:
+            connections = _grpc_connections(settings.security, self._software)
         return _ClosableConnections(connections, settings.client_id)
 
     def chance(self) -> float:
@@ -75,16 +85,16 @@ class _KeptConnections:
 
     def peer(self, address: str, client_id: str = "") -> PeerNode:
         if self._connections is None:
-            self._connections = _grpc_connections(self._security)
+            self._connections = _grpc_connections(self._security, PYTHON)
         return self._connections.peer(address, client_id)
 
     async def close(self) -> None:
         """Leave them open for the next client."""
 
 
-def _grpc_connections(security: ClientSecurity) -> Connections:
+def _grpc_connections(security: ClientSecurity, software: str) -> Connections:
     from kraft.client.cluster.misfits import Misfits
     from kraft.client.cluster.secure_dialling import dialling
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 
-    return GrpcConnections(dialling(security), Misfits(security).explain)
+    return GrpcConnections(dialling(security), Misfits(security).explain, f"{software}/{__version__}")

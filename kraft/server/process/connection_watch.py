@@ -63,7 +63,9 @@ class Watched(Struct, frozen=True, kw_only=True):
     """Whether a connection is a stranger's until a node or a client proved who it is; otherwise, until any message."""
 
 
-class _ConnectionSample(Struct, frozen=True, kw_only=True):
+class ConnectionSample(Struct, frozen=True, kw_only=True):
+    """What the system says of a connection."""
+
     port: int
     peer: str
     descriptor: int
@@ -130,7 +132,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
     for each in listeners:
         each.received.look_began()
     try:
-        seen = await asyncio.to_thread(_connections, by_port.keys())
+        seen = await asyncio.to_thread(connections_of, by_port.keys())
     except (OSError, RuntimeError) as error:
         # Without a free file they cannot be listed, nor without a thread; the next look may find one.
         log.warning("connection check skipped", reason=str(error))
@@ -149,7 +151,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
     return ended_peers
 
 
-def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) -> Sample:
+def _sample(seen: ConnectionSample, counts: Received | None, watched: Watched) -> Sample:
     is_known = watched.received.is_known(seen.peer)
     acked_bytes = seen.acked_bytes // _ACKED_SHARE
     if counts is None:
@@ -168,12 +170,12 @@ def _sample(seen: _ConnectionSample, counts: Received | None, watched: Watched) 
     )
 
 
-def _connections(ports: Collection[int]) -> list[_ConnectionSample]:
+def connections_of(ports: Collection[int]) -> list[ConnectionSample]:
     """Return the open connections of these ports. Raises OSError if the open files cannot be listed."""
     return [seen for seen in _looked_at(map(int, os.listdir(_FILES)), ports) if seen is not None]
 
 
-def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_ConnectionSample | None]:
+def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[ConnectionSample | None]:
     for descriptor in descriptors:
         try:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -192,7 +194,7 @@ def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_
             borrowed.detach()
 
 
-def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _ConnectionSample | None:
+def _look_at(borrowed: socket.socket, ports: Collection[int]) -> ConnectionSample | None:
     if borrowed.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     port: int = borrowed.getsockname()[1]
@@ -203,7 +205,7 @@ def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _ConnectionSamp
     if len(info) < _AT + _BYTES_ACKED_AND_RECEIVED.size:
         return None
     acked_bytes, received_bytes = _BYTES_ACKED_AND_RECEIVED.unpack_from(info, _AT)
-    return _ConnectionSample(
+    return ConnectionSample(
         port=port, peer=peer, descriptor=borrowed.fileno(), received_bytes=received_bytes, acked_bytes=acked_bytes
     )
 
@@ -217,7 +219,7 @@ def _name(connected: socket.socket) -> str:
     return f"ipv4:{host.removeprefix('::ffff:')}:{port}"
 
 
-def _end(seen: _ConnectionSample) -> None:
+def _end(seen: ConnectionSample) -> None:
     """Shut the connection down, unless it has ended already; gRPC then closes it."""
     try:
         # A descriptor of its own: the other one may be closed, and used for something else, at any time.

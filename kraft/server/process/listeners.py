@@ -32,6 +32,7 @@ from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
 from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
+from kraft.server.process.grpc_clients import GrpcClients
 from kraft.server.process.grpc_login import grpc_login
 from kraft.server.process.kafka_answering import KafkaAnswering, connections_by_address, kafka_limits
 from kraft.server.process.ports import CannotListen
@@ -135,6 +136,9 @@ class Listeners:
         await self.listen(GRPC, [*services, login.service], options, login.gate)
         if login.gate is not None:
             apis.when_users_change(login.gate.users_changed)
+        listener = self._config.listener(GRPC)
+        assert listener is not None, "it has just begun to listen"
+        apis.clients.show(GrpcClients(GRPC, listener.port, self._gatekeepers[GRPC].received).connections)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
             await self._listen_to_kafka(self._config.kafka_listeners, apis)

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import confluent_kafka
 import pytest
 
+from kraft import __version__ as kraft_version
 from kraft.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster
@@ -257,6 +258,13 @@ def test_clients_are_shown_with_their_software_and_what_they_ask(cluster: Cluste
     assert len(addresses) == len(set(addresses)) == reader["connections"], "each has its port"
     assert table[0].split()[:6] == ["PRINCIPAL", "CLIENT-ID", "SOFTWARE", "LISTENER", "BROKERS", "ADDRESS"]
     assert any(line.split()[:3] == ["User:ANONYMOUS", "reader", "confluent-kafka-python"] for line in table[1:])
+    of_grpc = {each["software_name"]: each for each in found if each["listener"] == "GRPC"}
+    assert of_grpc.keys() == {"kraft-cli", "kraft-python"}, "the command itself, and the clients of these tests"
+    assert {each["software_version"] for each in of_grpc.values()} == {kraft_version}
+    command = of_grpc["kraft-cli"]
+    assert (command["principal"], command["client_id"], command["connections"]) == ("User:ANONYMOUS", "kraft", 1)
+    assert 0 < command["requests_per_second"] <= command["requests"]
+    assert 0 < command["received_bytes"] < command["sent_bytes"] < 100_000
 
 
 def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: Admin, name: str) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraft.model.clients import ClientConnection
+from kraft.model.errors import KraftError
+from kraft.rpc.peers import Unreachable
 from tests.unit.cli.shell import Shell
 
 
@@ -28,7 +32,12 @@ def connection(port: int, age_ms: int, used: int, **other: Any) -> ClientConnect
     )
 
 
-LOOKS = [
+Look = dict[int, list[ClientConnection] | KraftError]
+
+REGISTERED = [1, 2]
+MISSING = "did not answer, so that its clients are missing:"
+
+LOOKS: list[Look] = [
     {
         1: [connection(1, 60_000, 10), connection(9, 5_000, 400)],
         2: [connection(2, 9_000, 7), connection(3, 100, 1, client_id="", software_name="", software_version="")],
@@ -43,11 +52,16 @@ LOOKS = [
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits between looks."""
-    looks, waited = iter(LOOKS), list[float]()
+    waited = list[float]()
+    looks = list[Look]()
 
     class FakeAdmin:
-        def describe_clients(self) -> dict[int, list[ClientConnection]]:
-            return next(looks)
+        def describe_clients(self, broker_ids: Collection[int] | None = None) -> Look:
+            looks.extend(LOOKS[len(looks) : len(looks) + 1])
+            return {broker: each for broker, each in looks[-1].items() if broker_ids is None or broker in broker_ids}
+
+        def describe_brokers(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(broker_id=broker_id) for broker_id in REGISTERED]
 
     @contextmanager
     def opened(*_: object) -> Iterator[FakeAdmin]:
@@ -75,3 +89,18 @@ def test_each_connection_is_shown_the_busiest_first(kraft: Shell) -> None:
     assert rows[0].split()[7:12] == ["1", "1.0", "min", "30", "10.0"]
     assert [row.split()[1] for row in rows] == ["orders", "orders", "-", "orders"]
     assert "10.0.0.7:9 " in rows[1], "the port of a connection that ended is another client's"
+
+
+def test_brokers_that_do_not_answer_are_named(kraft: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Unreachable("b3:9094", "no answer within the time allowed")
+    gone = Unreachable("b1:9094", "the connection was closed")
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "LOOKS", [{**LOOKS[0], 3: away}, {**LOOKS[1], 1: gone}])
+    monkeypatch.setattr(here, "REGISTERED", [1, 2, 3, 4])
+    assert kraft.run("clients", "--output", "json") == 1
+    assert {tuple(each["brokers"]) for each in json.loads(kraft.out)} == {(2,)}
+    assert kraft.err.splitlines() == [
+        f"kraft: broker 1 {MISSING} b1:9094 cannot be reached: the connection was closed",
+        f"kraft: broker 3 {MISSING} b3:9094 cannot be reached: no answer within the time allowed",
+        f"kraft: broker 4 {MISSING} it is not in service",
+    ]

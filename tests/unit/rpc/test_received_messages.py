@@ -4,14 +4,18 @@ from contextlib import ExitStack
 
 import pytest
 
+from kraft.model.principal import Principal
+from kraft.rpc.client_gate import NODE, Caller
 from kraft.rpc.received_messages import (
     EMPTY_CALLS_MAX,
     EMPTY_CALLS_PER_S,
     HEADERS_BYTES,
+    KnownConnection,
     OpenCall,
     Received,
     ReceivedMessages,
 )
+from kraft.rpc.user_agents import Software
 
 PEER = "ipv4:127.0.0.1:40000"
 
@@ -21,7 +25,8 @@ class Listener:
 
     def __init__(self) -> None:
         self.floods = 0
-        self.received = ReceivedMessages(self._flood_began)
+        self.now_s = 100.0
+        self.received = ReceivedMessages(self._flood_began, lambda: self.now_s)
         self.calls = ExitStack()
 
     def begin(self, is_node: bool = False) -> OpenCall:
@@ -125,3 +130,26 @@ def test_a_forgotten_connection_may_still_have_calls_that_end(listener: Listener
     listener.received.message_came(call, 1)
     listener.calls.close()
     assert listener.received.counts() == {}
+
+
+def test_a_connection_of_a_client_is_told_with_its_last_caller_and_its_messages(listener: Listener) -> None:
+    alice, bob = (Caller(principal=Principal(name), client_id=f"of {name}") for name in ("alice", "bob"))
+    first = listener.begin()
+    listener.received.made_by(first, alice, [("user-agent", "orders/1.2 grpc-go/1.60.0")])
+    listener.received.message_came(first, 10)
+    listener.now_s += 5
+    second = listener.begin()
+    listener.received.made_by(second, bob, [("user-agent", "another/7")])
+    listener.received.message_came(second, 10)
+    assert list(listener.received.of_clients()) == [
+        KnownConnection(peer=PEER, began_s=100.0, caller=bob, software=Software("orders", "1.2"), messages=2)
+    ]
+    listener.received.forget([PEER])
+    assert not list(listener.received.of_clients())
+
+
+@pytest.mark.parametrize("is_node", [True, False])
+def test_a_connection_of_a_node_is_none_of_a_client(listener: Listener, is_node: bool) -> None:
+    call = listener.begin(is_node=is_node)
+    listener.received.made_by(call, Caller() if is_node else Caller(principal=Principal("2", NODE)), [])
+    assert not list(listener.received.of_clients())

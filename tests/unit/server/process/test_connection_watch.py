@@ -17,11 +17,14 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.peers import CLIENT_ID
 from kraft.rpc.received_messages import EMPTY_CALLS_MAX, Received
 from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.user_agents import PRIMARY
 from kraft.server.process import connection_rules, connection_watch
 from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
+from kraft.server.process.grpc_clients import GrpcClients
 from tests.soak.loads.http2_flood import Stranger
 
 pytestmark = [
@@ -188,7 +191,7 @@ async def test_a_connection_that_begins_during_a_look_is_not_forgotten(monkeypat
         monkeypatch.setattr(received, "counts", dict)
         call: Any = channel.unary_unary(METHOD)
         assert await call(b"y") == b"y"
-        monkeypatch.setattr(connection_watch, "_connections", see_none)
+        monkeypatch.setattr(connection_watch, "connections_of", see_none)
         for _ in range(3):
             has_looked.clear()
             async with asyncio.timeout(10):
@@ -266,6 +269,27 @@ async def test_connections_that_ended_are_forgotten() -> None:
         await until(lambda: not served.gatekeeper.received.counts())
 
 
+async def test_a_client_is_described_with_what_the_system_counts_of_its_bytes() -> None:
+    async with echo() as served:
+        clients, options = GrpcClients("GRPC", served.port, served.gatekeeper.received), [(PRIMARY, "orders/1.2")]
+        assert await clients.connections() == []
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}", options=options) as channel:
+            call: Any = channel.unary_unary(METHOD)
+            for _ in range(2):
+                assert await call(b"y" * 100_000, metadata=((CLIENT_ID, b"reader"),)) == b"y"
+            (found,) = await clients.connections()
+        assert (found.listener, found.principal, found.client_id) == ("GRPC", "User:ANONYMOUS", "reader")
+        assert (found.software_name, found.software_version) == ("orders", "1.2")
+        assert found.address.startswith("127.0.0.1:")
+        assert found.requests == 2
+        assert 200_000 < found.received_bytes < 210_000
+        assert 0 < found.sent_bytes < 20_000
+        # Its calls are remembered until the next look, but it has ended.
+        async with asyncio.timeout(10):
+            while await clients.connections():
+                pass
+
+
 async def test_the_watch_goes_on_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[object] = []
 
@@ -275,8 +299,8 @@ async def test_the_watch_goes_on_without_a_thread(monkeypatch: pytest.MonkeyPatc
             raise RuntimeError("can't start new thread")
         return looked(ports)
 
-    looked = connection_watch._connections
-    monkeypatch.setattr(connection_watch, "_connections", look)
+    looked = connection_watch.connections_of
+    monkeypatch.setattr(connection_watch, "connections_of", look)
     async with echo() as served:
         stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 4, MESSAGE)
         await asyncio.to_thread(fill, stranger)
@@ -290,7 +314,7 @@ def test_a_descriptor_that_became_another_connection_is_left_alone() -> None:
         with socket.create_connection(("127.0.0.1", port)) as client:
             accepted, _ = server.accept()
             with accepted:
-                looked = connection_watch._connections([port])
+                looked = connection_watch.connections_of([port])
                 (seen,) = [each for each in looked if each.descriptor == accepted.fileno()]
                 for other in (replace(seen, peer="ipv4:127.0.0.1:1"), replace(seen, port=1)):
                     connection_watch._end(other)
@@ -301,7 +325,7 @@ def test_a_descriptor_that_became_another_connection_is_left_alone() -> None:
 
 
 async def test_what_a_client_sends_while_it_reads_is_explained() -> None:
-    seen = connection_watch._ConnectionSample(
+    seen = connection_watch.ConnectionSample(
         port=1, peer="ipv4:127.0.0.1:1", descriptor=0, received_bytes=1_000, acked_bytes=25_600
     )
     async with echo() as served:
