@@ -9,6 +9,7 @@ _JVM: Final = (
 )
 _OF_KUBERNETES: Final = "Served by Kubernetes (cAdvisor, kubelet), not by a broker."
 _CHANNEL: Final = "Voters exchange streams of messages, whose bytes gRPC does not tell."
+_RECORDED: Final = "Prometheus has it by [dashboards.yml](monitoring/dashboards.yml)."
 
 NOT_SERVED: Final = {
     "jvm_memory_bytes_used": _JVM,
@@ -22,12 +23,8 @@ NOT_SERVED: Final = {
     "container_last_seen": _OF_KUBERNETES,
     "kubelet_volume_stats_available_bytes": _OF_KUBERNETES,
     "kubelet_volume_stats_capacity_bytes": _OF_KUBERNETES,
-    "kafka_server_raftmetrics_append_records_rate": (
-        "A rate is the reader's to compute: `rate(kafka_server_raftmetrics_log_end_offset[1m])`."
-    ),
-    "kafka_server_raftmetrics_fetch_records_rate": (
-        "A rate is the reader's to compute: `rate(kafka_server_raftmetrics_log_end_offset[1m])` of a follower."
-    ),
+    "kafka_server_raftmetrics_append_records_rate": f"A rate is the reader's to compute. {_RECORDED}",
+    "kafka_server_raftmetrics_fetch_records_rate": f"A rate is the reader's to compute. {_RECORDED}",
     "kafka_server_raftmetrics_commit_latency_avg": "Commits are not timed yet.",
     "kafka_server_raftmetrics_current_vote": "The quorum keeps its votes to itself.",
     "kafka_server_raftchannelmetrics_incoming_byte_total": _CHANNEL,
@@ -35,7 +32,6 @@ NOT_SERVED: Final = {
     "kafka_server_raftchannelmetrics_request_total": _CHANNEL,
     "kafka_server_raftchannelmetrics_response_total": _CHANNEL,
     "kafka_consumergroupzookeeper_lag_zookeeper": "There is no ZooKeeper.",
-    "kafka_consumergroup_uncommitted_offsets": (
-        "An older name of `kafka_consumergroup_lag`, with the same value: change the dashboard's expression."
-    ),
+    "kafka_consumergroup_uncommitted_offsets": f"An older name of `kafka_consumergroup_lag`. {_RECORDED}",
+    "kafka_exporter_build_info": f"A node is not kafka_exporter. {_RECORDED}",
 }
