@@ -18,6 +18,7 @@ from kraft.testing import Cluster
 from tests.end_to_end.programs.dashboard_variables import NoChoice, chosen, filled
 from tests.end_to_end.programs.kafka_exporter_series import Series, kafka_exporter_series, series
 from tests.end_to_end.programs.monitoring_programs import SAMPLES, Mails, Prometheus, are_missing, monitoring
+from tests.support.command_line import run
 from tests.support.dashboards import Dashboard, dashboards, series_in
 from tests.support.waiting import until
 
@@ -148,3 +149,51 @@ def test_series_have_the_values_that_kafka_exporter_makes_of_what_brokers_answer
     assert found[series("kafka_consumergroup_lag_sum", consumergroup=READERS, topic=TOPIC)] == LEFT
     assert found[series("kafka_consumergroup_members", consumergroup=READERS)] == 1
     assert found[series("kafka_consumergroup_members", consumergroup=GONE)] == 0
+
+
+def _port_of_a_standby(prometheus: Prometheus) -> int:
+    """Return where a node has its metrics whose controller is not the active one."""
+    found: list[str] = []
+
+    def are_known() -> bool:
+        states = prometheus.query("kafka_controller_kafkacontroller_activecontrollercount")
+        found[:] = [each.labels["instance"] for each in states if not each.value]
+        return len(found) == NODES - 1
+
+    until(are_known, lambda: f"not active are {found}")
+    return int(found[0].rpartition(":")[2])
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_becomes_mails_that_say_what_is_wrong_and_what_to_type(
+    cluster: Cluster, ports: list[int], programs: tuple[Prometheus, Mails]
+) -> None:
+    prometheus, mails = programs
+    killed = 1 + ports.index(_port_of_a_standby(prometheus))
+    cluster.node(killed).kill()
+
+    def body_of(subject: str, to: str) -> str:
+        found: list[str] = []
+
+        def has_come() -> bool:
+            found[:] = [mail.body for mail in mails.read() if mail.subject.startswith(subject) and mail.to == to]
+            return bool(found)
+
+        until(has_come, lambda: f"{subject} is not among {mails.read()}")
+        return found[0]
+
+    down = body_of(f"[firing] KraftNodeDown: {HOST}:{ports[killed - 1]} does not answer", "operators@example.org")
+    assert "Type: kraft health; on the machine: systemctl status kraft" in down
+    assert "Type: kraft cluster health" in body_of("[firing] KraftUnderReplicated: ", "operators@example.org")
+    page = body_of("[firing] KraftBelowMinIsr: ", "on-call@example.org")
+    assert re.search(r"^\d partitions refuse acks=all", page) is not None, page
+    command = re.search(r"^Type: kraft ([\w -]+), then start the brokers that are missing$", page, re.MULTILINE)
+    assert command is not None, page
+    listed = run(*command[1].split(), "--bootstrap-server", cluster.bootstrap_servers)
+    assert listed.returncode == 0, listed.stderr
+    assert f"Topic: {TOPIC}" in listed.stdout
+
+    cluster.node(killed).start()
+    # How many there were at the end says nothing.
+    over = body_of("[resolved] KraftBelowMinIsr", "on-call@example.org")
+    assert over.startswith("Over: KraftBelowMinIsr\nFrom ")
