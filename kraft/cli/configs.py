@@ -1,4 +1,4 @@
-"""`kraft configs`: describe and alter the configs of topics, brokers and groups, and the quotas of clients."""
+"""`kraft configs`: configs of topics, brokers, groups and client metrics, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EntityType(StrEnum):
         return self.value.removesuffix("s") if self is not EntityType.CLIENT_METRICS else self.value
 
 
-SUPPORTED: Final = (EntityType.TOPICS, EntityType.BROKERS, EntityType.GROUPS)
+SUPPORTED: Final = (EntityType.TOPICS, EntityType.BROKERS, EntityType.GROUPS, EntityType.CLIENT_METRICS)
 """Types with configs; those of users, clients and IPs are quotas."""
 
 EntityTypeOption = Annotated[
@@ -128,9 +128,10 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show the configs of topics, brokers or groups, or client quotas.
+    """Show configs, or quotas of clients.
 
-    By default only configs that were set on the entity are shown.
+    Topics, brokers, groups and client metrics have configs. By default only those that were set on the entity are
+    shown.
     """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
@@ -177,8 +178,9 @@ def alter(
 ) -> None:
     """Set or reset configs of a topic, broker or group, or quotas.
 
-    Changes of configs take effect without a restart. Quotas are those of users, client ids or IP addresses, and each
-    broker enforces them by itself.
+    Changes of configs take effect without a restart, and so do those of client metrics, which say which clients are
+    asked for which of their metrics. Quotas are those of users, client ids or IP addresses, and each broker enforces
+    them by itself.
     """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
@@ -206,6 +208,8 @@ def alter(
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if kind is EntityType.GROUPS:
             admin.alter_group_configs(name, to_set, delete=to_delete, validate_only=validate_only)
+        elif kind is EntityType.CLIENT_METRICS:
+            admin.alter_client_metrics(name, to_set, delete=to_delete, validate_only=validate_only)
         else:
             broker_id = None if name == DEFAULT_ENTITY else _broker_id(name)
             admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
@@ -297,7 +301,7 @@ def _entity(
     Raises BadParameter for more than one entity.
     """
     if entity_default:
-        without_default = (None, EntityType.TOPICS, EntityType.GROUPS)
+        without_default = (None, EntityType.TOPICS, EntityType.GROUPS, EntityType.CLIENT_METRICS)
         if entity_type in without_default or entity_name is not None:
             raise typer.BadParameter(
                 "requires --entity-type brokers, users, clients or ips", param_hint="--entity-default"
@@ -336,14 +340,16 @@ def _broker_id(name: str) -> int:
 def _not_supported(kind: EntityType) -> Exception:
     from kraft.client import NotSupportedYet
 
-    if kind is EntityType.BROKER_LOGGERS:
-        return NotSupportedYet(f"--entity-type {kind}: use 'kraft brokers loggers ID'")
-    return NotSupportedYet(f"--entity-type {kind}: configs of {kind} are not supported yet")
+    return NotSupportedYet(f"--entity-type {kind}: use 'kraft brokers loggers ID'")
 
 
 def _names(admin: Admin, kind: EntityType) -> list[str]:
     if kind is EntityType.GROUPS:
         return [group.group_id for group in admin.list_groups()]
+    if kind is EntityType.CLIENT_METRICS:
+        from kraft.model.configs import ConfigResourceType
+
+        return [each.resource_name for each in admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])]
     cluster = admin.describe_cluster()
     if kind is EntityType.BROKERS:
         return [str(broker.node_id) for broker in sorted(cluster.brokers, key=lambda each: each.node_id)]
@@ -360,6 +366,8 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
         entries = admin.describe_broker_configs(None if name == DEFAULT_ENTITY else _broker_id(name))
     elif kind is EntityType.GROUPS:
         entries = admin.describe_group_configs(name)
+    elif kind is EntityType.CLIENT_METRICS:
+        entries = admin.describe_client_metrics(name)
     else:
         entries = admin.describe_topic_configs(name)
     dynamic = (
@@ -367,6 +375,7 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
         ConfigSource.DYNAMIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
         ConfigSource.DYNAMIC_GROUP_CONFIG,
+        ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
     )
     return [entry for entry in entries if all_configs or entry.config_source in dynamic]
 

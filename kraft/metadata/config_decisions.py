@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kraft.log.topic_config import TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
+from kraft.metadata.client_metrics_decisions import ClientMetricsAlterations
 from kraft.metadata.configs import NOT_SUPPORTED_YET, broker_defaults, checked, text_in_effect, unknown_config
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import without_stale_elrs
@@ -128,6 +129,7 @@ def _altered_resources(
     left = ALTERATIONS_PER_REQUEST_MAX
     records: list[MetadataRecord] = []
     refusals: list[Refusal | None] = []
+    client_metrics = ClientMetricsAlterations(image)
     for resource in resources:
         left -= len(resource.configs)
         try:
@@ -139,6 +141,8 @@ def _altered_resources(
                     records += _altered_broker(image, alterations, node)
                 case ConfigResourceType.GROUP:
                     records += _altered_group(image, alterations, node.groups)
+                case ConfigResourceType.CLIENT_METRICS:
+                    records += client_metrics.altered(alterations)
                 case _:
                     records += _altered(image, _topic(image, alterations), alterations, node.topics)
         except Refusal as refusal:
@@ -201,6 +205,8 @@ def _own_configs(image: MetadataImage, resource: ReplacedResource) -> Mapping[st
                 return {}
         case ConfigResourceType.GROUP:
             return image.group_configs.get(name, {})
+        case ConfigResourceType.CLIENT_METRICS:
+            return image.client_metrics.get(name, {})
         case _:
             topic = image.topic(name)
             return {} if topic is None else topic.configs
@@ -209,7 +215,9 @@ def _own_configs(image: MetadataImage, resource: ReplacedResource) -> Mapping[st
 def _topic(image: MetadataImage, resource: AlterConfigsResource) -> TopicImage:
     if resource.resource_type != ConfigResourceType.TOPIC:
         what = ConfigResourceType(resource.resource_type).name.lower().replace("_", " ")
-        problem = f"altering configs of a {what} is not supported yet: alter those of a topic, a broker or a group"
+        problem = (
+            f"altering configs of a {what} is not supported: alter those of a topic, broker, group or client metrics"
+        )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if not resource.resource_name:
         problem = "no topic is named, and configs cannot be altered for all topics at once: name one"

@@ -17,7 +17,7 @@ from kraft.model.features import FeatureRange
 METADATA_VERSION: Final = "metadata.version"
 """1: the first records. 2: also records of operator fences, feature levels, broker configs and client quotas, and the
 fields of partition records for reassignments, which a node of the first version would ignore. 3: also users. 4: also
-ACLs."""
+ACLs. 5: also subscriptions to the metrics of clients."""
 
 ELIGIBLE_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """0: no ELR. 1: partitions have an ELR and a last known ELR (KIP-966)."""
@@ -38,9 +38,12 @@ USERS_AS_METADATA: Final = 3
 ACLS_AS_METADATA: Final = 4
 """The level of metadata.version that has ACLs, which a node of an earlier version would not obey."""
 
+CLIENT_METRICS_AS_METADATA: Final = 5
+"""The level of metadata.version that has subscriptions to the metrics of clients."""
+
 _RANGES: Final = (
     FeatureRange(feature=GROUP_VERSION, min_level=0, max_level=1),
-    FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=ACLS_AS_METADATA),
+    FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=CLIENT_METRICS_AS_METADATA),
     FeatureRange(feature=TRANSACTION_VERSION, min_level=0, max_level=2),
     FeatureRange(feature=ELIGIBLE_REPLICAS_VERSION, min_level=0, max_level=1),
 )
@@ -86,6 +89,11 @@ def require_users(image: MetadataImage, what: str) -> None:
 def require_acls(image: MetadataImage, what: str) -> None:
     """Raise Refusal UNSUPPORTED_VERSION while some node of the cluster may not understand records of ACLs."""
     _require_metadata_version(image, ACLS_AS_METADATA, what)
+
+
+def require_client_metrics(image: MetadataImage, what: str) -> None:
+    """Raise Refusal UNSUPPORTED_VERSION while some node may not understand records of client metrics."""
+    _require_metadata_version(image, CLIENT_METRICS_AS_METADATA, what)
 
 
 def _require_metadata_version(image: MetadataImage, needed: int, what: str) -> None:

@@ -165,6 +165,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
     features: Mapping[str, int] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
     users: Users = NO_USERS
     acls: Acls = NO_ACLS
@@ -276,9 +277,7 @@ class _ImageDraft:
         # None: the topic was deleted.
         self._changed_topics: dict[TopicId, _TopicDraft | None] = {}
         self._changed_names: dict[str, TopicId | None] = {}
-        self._settings = SettingsDraft(
-            before.features, before.broker_configs, before.group_configs, before.client_quotas
-        )
+        self._settings = SettingsDraft(before)
         self._users = UsersDraft(before.users)
         self._acls = AclsDraft(before.acls)
 
@@ -297,6 +296,7 @@ class _ImageDraft:
             features=self._settings.features,
             broker_configs=self._settings.broker_configs,
             group_configs=self._settings.group_configs,
+            client_metrics=self._settings.client_metrics,
             client_quotas=self._settings.client_quotas,
             users=self._users.users(),
             acls=self._acls.acls(),

@@ -164,6 +164,14 @@ class GroupConfigSet(Struct, frozen=True, kw_only=True):
     value: str | None
 
 
+class ClientMetricsConfigSet(Struct, frozen=True, kw_only=True):
+    """A config of a subscription to clients' metrics was set; `value` None removes it. Without any there is none."""
+
+    name: str
+    key: str
+    value: str | None
+
+
 class QuotaEntity(Struct, frozen=True, kw_only=True):
     """Part of the entity of a quota: a user, a client-id or an ip.
 
@@ -256,7 +264,7 @@ BrokerRecord = (
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
 UserRecord = ScramCredentialSet | ScramCredentialRemoved | UnknownUsersKeySet
 AclRecord = AclAdded | AclRemoved
-SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet
+SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet | ClientMetricsConfigSet
 TransactionMarker = MetadataTransactionBegun | MetadataTransactionEnded | MetadataTransactionAborted
 MetadataRecord = (
     ClusterInitialised

@@ -1,12 +1,13 @@
-"""What operators set: feature levels, configs of brokers and groups, client quotas."""
+"""What operators set: feature levels, configs of brokers, groups and client metrics, client quotas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from kraft.metadata.records import (
     BrokerConfigSet,
+    ClientMetricsConfigSet,
     ClientQuotaSet,
     FeatureLevelSet,
     GroupConfigSet,
@@ -15,6 +16,9 @@ from kraft.metadata.records import (
 )
 from kraft.metadata.small_maps import with_setting
 
+if TYPE_CHECKING:
+    from kraft.metadata.image import MetadataImage
+
 QuotaSubject = tuple[QuotaEntity, ...]
 """The subject of a quota: a user, a client id, both, or an IP address, ordered by type."""
 
@@ -22,17 +26,12 @@ QuotaSubject = tuple[QuotaEntity, ...]
 class SettingsDraft:
     """The settings while records are replayed. The maps that it holds one after the other do not change."""
 
-    def __init__(
-        self,
-        features: Mapping[str, int],
-        broker_configs: Mapping[str, Mapping[str, str]],
-        group_configs: Mapping[str, Mapping[str, str]],
-        client_quotas: Mapping[QuotaSubject, Mapping[str, float]],
-    ) -> None:
-        self.features = features
-        self.broker_configs = broker_configs
-        self.group_configs = group_configs
-        self.client_quotas = client_quotas
+    def __init__(self, before: MetadataImage) -> None:
+        self.features: Mapping[str, int] = before.features
+        self.broker_configs = before.broker_configs
+        self.group_configs = before.group_configs
+        self.client_metrics = before.client_metrics
+        self.client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = before.client_quotas
 
     def apply(self, record: SettingRecord) -> None:
         match record:
@@ -42,6 +41,8 @@ class SettingsDraft:
                 self.broker_configs = with_setting(self.broker_configs, record.broker, record.key, record.value)
             case GroupConfigSet():
                 self.group_configs = with_setting(self.group_configs, record.group_id, record.key, record.value)
+            case ClientMetricsConfigSet():
+                self.client_metrics = with_setting(self.client_metrics, record.name, record.key, record.value)
             case ClientQuotaSet():
                 subject = tuple(record.entity)
                 self.client_quotas = with_setting(self.client_quotas, subject, record.key, record.value)

@@ -13,6 +13,7 @@ from kraft.metadata.records import (
     BrokerEpochsUsed,
     BrokerShuttingDown,
     BrokerUnfenced,
+    ClientMetricsConfigSet,
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
@@ -60,6 +61,9 @@ def _config_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for group_id, configs in image.group_configs.items():
         for key, value in configs.items():
             yield GroupConfigSet(group_id=group_id, key=key, value=value)
+    for name, configs in image.client_metrics.items():
+        for key, value in configs.items():
+            yield ClientMetricsConfigSet(name=name, key=key, value=value)
 
 
 def _broker_records(broker: BrokerRegistration) -> Iterator[MetadataRecord]:

@@ -33,7 +33,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Source of a value: the topic or group, dynamic broker configs, the broker's file, or the default."""
+    """Source of a value: the resource itself, dynamic broker configs, the broker's file, or the default."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -42,6 +42,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
     @classmethod

@@ -30,6 +30,7 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "feature_level_set": Mapping(records.FeatureLevelSet, metadata_pb2.FeatureLevelSet),
     "broker_config_set": Mapping(records.BrokerConfigSet, metadata_pb2.BrokerConfigSet),
     "group_config_set": Mapping(records.GroupConfigSet, metadata_pb2.GroupConfigSet),
+    "client_metrics_config_set": Mapping(records.ClientMetricsConfigSet, metadata_pb2.ClientMetricsConfigSet),
     "scram_credential_set": Mapping(records.ScramCredentialSet, metadata_pb2.ScramCredentialSet),
     "scram_credential_removed": Mapping(records.ScramCredentialRemoved, metadata_pb2.ScramCredentialRemoved),
     "unknown_users_key_set": Mapping(records.UnknownUsersKeySet, metadata_pb2.UnknownUsersKeySet),

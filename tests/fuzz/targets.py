@@ -28,7 +28,6 @@ from kraft.coordinator.classic.subscriptions import subscribed_topics
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
 from kraft.coordinator.group_record_codec import decode as decode_group_record
 from kraft.coordinator.group_record_codec import encode as encode_group_record
-from kraft.coordinator.name_regex import NameRegex, regex_error
 from kraft.log.format import record_codec
 from kraft.log.format.arrow_columns import ArrowColumns, WantedColumns
 from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
@@ -51,6 +50,7 @@ from kraft.log.segment.time_index import TimeIndex
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.model.name_regex import NameRegex, regex_error
 from kraft.wire.errors import ProtocolError
 from tests.fuzz.group_conversations import converse
 from tests.fuzz.group_seeds import conversations

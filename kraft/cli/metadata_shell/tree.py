@@ -41,6 +41,7 @@ def root_of(loaded: LoadedMetadata) -> Directory:
             "configs": Directory(
                 lambda: {
                     "brokers": _configs(image.broker_configs, "all-brokers"),
+                    "client-metrics": _configs(image.client_metrics, "all-client-metrics"),
                     "groups": _configs(image.group_configs, "all-groups"),
                 }
             ),

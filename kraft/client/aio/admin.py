@@ -87,6 +87,8 @@ class Admin:
     alter_topic_configs = config_admin.alter_topic_configs
     describe_group_configs = config_admin.describe_group_configs
     alter_group_configs = config_admin.alter_group_configs
+    describe_client_metrics = config_admin.describe_client_metrics
+    alter_client_metrics = config_admin.alter_client_metrics
 
     # --- the cluster: brokers, features, quotas, and the quorum ----------------------------------------------
 

@@ -203,6 +203,25 @@ async def alter_group_configs(
     )
 
 
+async def describe_client_metrics(admin: AdminClient, name: str, *, timeout_ms: int | None = None) -> Configs:
+    """Return every config of the client metrics: what clients are asked for, and which ones. Sorted by key."""
+    return await _described_by_any(admin, ConfigResourceType.CLIENT_METRICS, name, timeout_ms)
+
+
+async def alter_client_metrics(
+    admin: AdminClient,
+    name: str,
+    configs: Mapping[str, str] | None = None,
+    *,
+    delete: Iterable[str] = (),
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Set `configs` of the client metrics, and reset the keys in `delete`: without any, nothing is asked for."""
+    kind, alterations = ConfigResourceType.CLIENT_METRICS, _alterations(configs, delete)
+    await _alter_configs(admin, kind, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms)
+
+
 async def _described_by_any(
     admin: AdminClient, resource_type: ConfigResourceType, name: str, timeout_ms: int | None
 ) -> Configs:

@@ -71,6 +71,8 @@ class Admin(ThreadClient[AsyncAdmin]):
     alter_topic_configs = waiting(AsyncAdmin.alter_topic_configs)
     describe_group_configs = waiting(AsyncAdmin.describe_group_configs)
     alter_group_configs = waiting(AsyncAdmin.alter_group_configs)
+    describe_client_metrics = waiting(AsyncAdmin.describe_client_metrics)
+    alter_client_metrics = waiting(AsyncAdmin.alter_client_metrics)
 
     # --- the cluster: brokers, features, quotas, and the quorum ----------------------------------------------
 

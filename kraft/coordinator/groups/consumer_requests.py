@@ -16,9 +16,9 @@ from kraft.coordinator.groups.downgrade import or_downgraded
 from kraft.coordinator.groups.state import GroupsState
 from kraft.coordinator.groups.upgrade import join_classic_group
 from kraft.coordinator.groups.volatile import GroupsDecision
-from kraft.coordinator.name_regex import regex_error
 from kraft.coordinator.shard import Reply, Ticket
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.name_regex import regex_error
 
 
 def heartbeat(state: GroupsState, ticket: Ticket, request: ConsumerHeartbeat) -> GroupsDecision:

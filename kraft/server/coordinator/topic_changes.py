@@ -20,12 +20,12 @@ import structlog
 from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, ResolveRegexes
 from kraft.coordinator.groups.replicated import Groups, regexes_in_use, unresolved_regexes
-from kraft.coordinator.name_regex import InvalidRegex, NameRegex
 from kraft.metadata.image import CurrentImage, CurrentIndex, MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.callbacks import AsyncCall, Fatal
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.model.name_regex import InvalidRegex, NameRegex
 from kraft.runtime.clock import Clock
 from kraft.server.coordinator.group_kind import GroupHost
 from kraft.server.loop.background import BackgroundTasks

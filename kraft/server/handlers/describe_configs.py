@@ -12,6 +12,7 @@ from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import EVERY_BROKER, is_dynamic
+from kraft.metadata.client_metrics import CLIENT_METRICS_CONFIGS, ClientMetricsKey
 from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import CurrentImage, MetadataImage
@@ -114,22 +115,28 @@ class _Describing:
                     raise unknown_topic(name)
                 yield from self.of_topic(topic.configs)
             case ConfigResourceType.BROKER if name == EVERY_BROKER:
-                for key_name, value in self._of_all.items():
-                    if key_name in BY_NAME:
-                        synonym = _synonym(key_name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-                        yield self._of_file(BY_NAME[key_name], [synonym], read_only=False)
+                yield from self._of_all_brokers()
             case ConfigResourceType.BROKER:
                 yield from self._of_broker(name)
             case ConfigResourceType.GROUP:
-                if not name:
-                    raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
+                _check_named(name, "the group id is empty: name a group")
                 for group_key in GROUP_CONFIGS.values():
                     yield self._of_group(self._image.group_configs.get(name, {}), group_key)
+            case ConfigResourceType.CLIENT_METRICS:
+                _check_named(name, "the name is empty: name client metrics")
+                for metrics_key in CLIENT_METRICS_CONFIGS.values():
+                    yield self._of_client_metrics(self._image.client_metrics.get(name, {}), metrics_key)
             case ConfigResourceType.BROKER_LOGGER:
                 yield from broker_loggers.described(name, self._node_id)
-            case other:
-                what = other.name.lower().replace("_", " ")
-                raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
+            case ConfigResourceType.UNKNOWN:
+                problem = f"there are no configs of kind {resource.resource_type}"
+                raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+    def _of_all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
+        for name, value in self._of_all.items():
+            if name in BY_NAME:
+                synonym = _synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+                yield self._of_file(BY_NAME[name], [synonym], read_only=False)
 
     def _of_broker(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         if name != str(self._node_id):
@@ -167,6 +174,20 @@ class _Describing:
         return self._entry(
             declared.key,
             synonyms[0].value,
+            synonyms,
+            read_only=False,
+            config_type=declared.type,
+            documentation=declared.documentation,
+        )
+
+    def _of_client_metrics(self, own: Mapping[str, str], declared: ClientMetricsKey) -> DescribeConfigsResourceResult:
+        synonyms = []
+        if declared.key in own:
+            text = declared.text_in_effect(own[declared.key])
+            synonyms.append(_synonym(declared.key, text, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG))
+        return self._entry(
+            declared.key,
+            synonyms[0].value if synonyms else declared.default,
             synonyms,
             read_only=False,
             config_type=declared.type,
@@ -222,6 +243,11 @@ class _Describing:
         ):
             if key in settings:
                 yield _synonym(key, settings[key], source)
+
+
+def _check_named(name: str, problem: str) -> None:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:

@@ -50,6 +50,8 @@ def _names(image: MetadataImage, resource_type: ConfigResourceType) -> list[str]
             return [str(broker_id) for broker_id in sorted(image.brokers)]
         case ConfigResourceType.GROUP:
             return sorted(image.group_configs)
+        case ConfigResourceType.CLIENT_METRICS:
+            return sorted(image.client_metrics)
         case _:
-            # Loggers and client metrics have no configs of their own yet.
+            # A broker's loggers are no resources of their own here, and what is unknown was refused.
             return []

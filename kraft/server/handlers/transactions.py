@@ -10,7 +10,6 @@ from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
 
-from kraft.coordinator.name_regex import NameRegex, regex_error
 from kraft.coordinator.transactions.added_partitions import partitions_of, results_of
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
@@ -28,6 +27,7 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.callbacks import Callback, NowMs
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition, numbers_by_topic
+from kraft.model.name_regex import NameRegex, regex_error
 from kraft.model.producer_transactions import (
     ProducerTransaction,
     ProducerTransactionsRequest,

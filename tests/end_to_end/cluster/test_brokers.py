@@ -123,16 +123,16 @@ def test_levels_are_shown_and_not_raised_beyond_what_the_nodes_support(cluster: 
     shown = {line.split("\t")[0]: line.split("\t")[1:4] for line in lines}
     assert shown["Feature: metadata.version"] == [
         "SupportedMinVersion: 1",
-        "SupportedMaxVersion: 4",
-        "FinalizedVersionLevel: 4",
+        "SupportedMaxVersion: 5",
+        "FinalizedVersionLevel: 5",
     ]
-    refused = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=5")
+    refused = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=6")
     assert refused.stderr == (
-        "kraft: INVALID_UPDATE_VERSION: metadata.version cannot be at level 5, because the active controller supports"
-        " 1 to 4: upgrade every node first\n"
+        "kraft: INVALID_UPDATE_VERSION: metadata.version cannot be at level 6, because the active controller supports"
+        " 1 to 5: upgrade every node first\n"
     )
-    again = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=4")
-    assert (again.returncode, again.stdout) == (0, "metadata.version is already at 4.\n")
+    again = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=5")
+    assert (again.returncode, again.stdout) == (0, "metadata.version is already at 5.\n")
 
 
 def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(cluster: Cluster, admin: Admin) -> None:

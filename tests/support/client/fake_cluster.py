@@ -98,6 +98,7 @@ class FakeCluster:
         self.closed = 0
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.group_configs: dict[str, dict[str, str]] = {}
+        self.client_metrics: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
         self.unregistered: set[int] = set()
         self.places: dict[TopicPartitionReplica, str] = {}

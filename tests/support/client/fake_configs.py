@@ -21,7 +21,11 @@ from kraft.wire.schema.incremental_alter_configs import (
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
 
-_NEVER_UNKNOWN = (configs.ConfigResourceType.BROKER, configs.ConfigResourceType.GROUP)
+_NEVER_UNKNOWN = (
+    configs.ConfigResourceType.BROKER,
+    configs.ConfigResourceType.GROUP,
+    configs.ConfigResourceType.CLIENT_METRICS,
+)
 
 
 def described(cluster: FakeCluster, broker_id: int, asked: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -39,6 +43,12 @@ def described(cluster: FakeCluster, broker_id: int, asked: DescribeConfigsResour
         entries += [
             _config(key, value, configs.ConfigSource.DYNAMIC_GROUP_CONFIG)
             for key, value in sorted(cluster.group_configs.get(asked.resource_name, {}).items())
+        ]
+    elif asked.resource_type == configs.ConfigResourceType.CLIENT_METRICS:
+        entries = [_config("match", "", configs.ConfigSource.DEFAULT_CONFIG)]
+        entries += [
+            _config(key, value, configs.ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
+            for key, value in sorted(cluster.client_metrics.get(asked.resource_name, {}).items())
         ]
     else:
         own = cluster.configs.get(asked.resource_name, {})
@@ -62,6 +72,7 @@ def altered(cluster: FakeCluster, asked: AlterConfigsResource, validate_only: bo
     of_others: dict[int, dict[str, dict[str, str]]] = {
         configs.ConfigResourceType.BROKER: cluster.broker_configs,
         configs.ConfigResourceType.GROUP: cluster.group_configs,
+        configs.ConfigResourceType.CLIENT_METRICS: cluster.client_metrics,
     }
     kept = of_others.get(asked.resource_type, cluster.configs)
     own = kept.setdefault(asked.resource_name, {})

@@ -36,8 +36,10 @@ class FakeListings:
         )
 
     def list_config_resources(self, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        assert request.resource_types == (ConfigResourceType.TOPIC,)
-        resources = [
-            ConfigResource(resource_name=name, resource_type=ConfigResourceType.TOPIC) for name in self._cluster.topics
-        ]
+        (kind,) = request.resource_types
+        names = {
+            ConfigResourceType.TOPIC: list(self._cluster.topics),
+            ConfigResourceType.CLIENT_METRICS: sorted(self._cluster.client_metrics),
+        }[ConfigResourceType(kind)]
+        resources = [ConfigResource(resource_name=name, resource_type=kind) for name in names]
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=tuple(resources))

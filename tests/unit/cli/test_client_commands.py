@@ -250,7 +250,7 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["configs", "describe", "--entity-type", "client-metrics"], "configs of client-metrics are not supported yet"),
+        (["configs", "describe", "--entity-type", "broker-loggers"], "use 'kraft brokers loggers ID'"),
         (
             ["topics", "list", "--bootstrap-server", "localhost:"],
             "bootstrap.servers: 'localhost:' is not HOST or HOST:PORT",
@@ -281,6 +281,21 @@ def test_configs_of_groups_are_altered_in_kafkas_words(kraft: Shell, cluster: Fa
     cluster.scripted_groups = {"audit": ScriptedGroup(), "billing": ScriptedGroup()}
     described = json.loads(kraft.succeed("configs", "describe", "--entity-type", "groups", "--output", "json"))
     assert [(each["entity_name"], len(each["configs"])) for each in described] == [("audit", 0), ("billing", 1)]
+
+
+def test_client_metrics_are_altered_and_listed_in_kafkas_words(kraft: Shell, cluster: FakeCluster) -> None:
+    kind = ("--entity-type", "client-metrics")
+    setting = ("--add-config", "metrics=[org.apache.kafka.producer.,org.apache.kafka.consumer.],interval.ms=60000")
+    done = "Completed updating config for client-metrics javas.\n"
+    assert kraft.succeed("configs", "alter", *kind, "--entity-name", "javas", *setting) == done
+    assert cluster.client_metrics["javas"]["metrics"] == "org.apache.kafka.producer.,org.apache.kafka.consumer."
+    assert kraft.succeed("configs", "alter", *kind, "--entity-name", "javas", "--delete-config", "metrics") == done
+    assert kraft.succeed("configs", "describe", *kind) == (
+        "Dynamic configs for client-metrics javas are:\n"
+        "  interval.ms=60000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=60000}\n"
+    )
+    assert kraft.run("configs", "alter", *kind, "--add-config", "metrics=*") == 2
+    assert "no client-metrics is given: name one" in kraft.err
 
 
 def test_configs_of_brokers_are_altered_for_one_or_for_all(kraft: Shell, cluster: FakeCluster) -> None:

@@ -56,7 +56,7 @@ def test_a_new_cluster_gets_its_id_once() -> None:
     assert decision.records == [
         ClusterInitialised(cluster_id=CLUSTER),
         FeatureLevelSet(feature="group.version", level=1),
-        FeatureLevelSet(feature="metadata.version", level=4),
+        FeatureLevelSet(feature="metadata.version", level=5),
         FeatureLevelSet(feature="transaction.version", level=2),
         FeatureLevelSet(feature="eligible.leader.replicas.version", level=1),
     ]

@@ -238,7 +238,7 @@ def test_each_topic_is_altered_on_its_own() -> None:
         ([of(op(SET, "retention.ms", "1")), of(op(SET, "segment.bytes", "100"))], "'orders' is in the request 2 times"),
         ([of(op(SET, "retention.ms", "1"), op(DELETE, "retention.ms"))], "'retention.ms' is in the request 2 times"),
         ([of(kind=ConfigResourceType.BROKER)], "'orders' is not a broker id"),
-        ([of(kind=ConfigResourceType.CLIENT_METRICS)], "altering configs of a client metrics is not supported yet"),
+        ([of(kind=ConfigResourceType.BROKER_LOGGER)], "altering configs of a broker logger is not supported"),
         ([of(*[op(SET, "retention.ms", "1")] * (ALTERATIONS_PER_REQUEST_MAX + 1))], "more than 10000 configs"),
     ],
 )

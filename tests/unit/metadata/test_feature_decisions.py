@@ -71,8 +71,8 @@ def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (to(5), "the active controller supports 1 to 4"),
-        (to(1), "metadata.version is at level 4 and cannot go down to 1"),
+        (to(6), "the active controller supports 1 to 5"),
+        (to(1), "metadata.version is at level 5 and cannot go down to 1"),
         (
             to(3, "transaction.version"),
             "transaction.version cannot be at level 3, because the active controller supports 0 to 2",

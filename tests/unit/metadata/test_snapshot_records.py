@@ -16,6 +16,7 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     BrokerUnregistered,
+    ClientMetricsConfigSet,
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
@@ -62,6 +63,7 @@ COVERED = {
         "features",
         "broker_configs",
         "group_configs",
+        "client_metrics",
         "client_quotas",
         "users",
         "acls",
@@ -180,6 +182,7 @@ def _settings(draw: st.DrawFn) -> list[MetadataRecord]:
     configs = draw(st.lists(st.tuples(st.sampled_from(["", "1", "2"]), NAMES, st.none() | NAMES), max_size=4))
     records += [BrokerConfigSet(broker=broker, key=key, value=value) for broker, key, value in configs]
     records += [GroupConfigSet(group_id=group or "g", key=key, value=value) for group, key, value in configs]
+    records += [ClientMetricsConfigSet(name=name or "m", key=key, value=value) for name, key, value in configs]
     for name in draw(st.lists(st.none() | NAMES, max_size=3)):
         entity = [QuotaEntity(entity_type="user", name=name)]
         records.append(ClientQuotaSet(entity=entity, key=draw(NAMES), value=draw(st.none() | st.floats(1, 9))))

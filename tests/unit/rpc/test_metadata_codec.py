@@ -16,6 +16,7 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     BrokerUnregistered,
+    ClientMetricsConfigSet,
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
@@ -69,6 +70,8 @@ ONE_OF_EACH: list[MetadataRecord] = [
     BrokerConfigSet(broker="1", key="log.retention.ms", value=None),
     GroupConfigSet(group_id="billing", key="consumer.session.timeout.ms", value="50000"),
     GroupConfigSet(group_id="billing", key="consumer.session.timeout.ms", value=None),
+    ClientMetricsConfigSet(name="javas", key="interval.ms", value="5000"),
+    ClientMetricsConfigSet(name="javas", key="interval.ms", value=None),
     ClientQuotaSet(
         entity=[QuotaEntity(entity_type="client-id", name=None), QuotaEntity(entity_type="user", name="anna")],
         key="producer_byte_rate",

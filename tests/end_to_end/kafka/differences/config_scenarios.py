@@ -161,6 +161,89 @@ def list_config_resources(peer: Peer) -> None:
         peer.ask(f"v1 {kinds}", request, 1, keep=_listed)
 
 
+_INTERVALS: Final = ("99", "100", "3600000", "3600001", "-1", "soon", "", " 1000 ", "99999999999")
+_PREFIXES: Final = ("*", "", "a,a", ",", "a,,b", " a , b ", "*,a", "no such metric")
+_MATCHES: Final = (
+    "client_id=a",
+    "client_id=a,client_software_name=b.*",
+    "client_id = a , client_source_port = 1 ",
+    "client_id=a,client_id=b",
+    "client_id",
+    "client_id=",
+    "=a",
+    "client_id=a=b",
+    "unknown=a",
+    "CLIENT_ID=a",
+    "client_id=[",
+    "client_id=(a",
+    "client_instance_id=a,client_software_version=1,client_source_address=127.*",
+    "",
+    ",",
+)
+
+
+def client_metrics_configs(peer: Peer) -> None:
+    """Subscriptions to the metrics of clients (KIP-714) as resources with configs."""
+
+    def ask(what: str, *entries: tuple[str, int, str | None], name: str = "javas", check: bool = False) -> None:
+        configs = tuple(
+            one_by_one.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in entries
+        )
+        resource = one_by_one.AlterConfigsResource(resource_type=_CLIENT_METRICS, resource_name=name, configs=configs)
+        request = one_by_one.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=check)
+        peer.ask(what, request, 1)
+
+    def tell(what: str, name: str = "javas", **also: bool) -> None:
+        peer.settle()
+        resource = DescribeConfigsResource(resource_type=_CLIENT_METRICS, resource_name=name, configuration_keys=None)
+        peer.ask(f"described {what}", DescribeConfigsRequest(resources=(resource,), **also), 4, keep=_by_key)
+        listed = ListConfigResourcesRequest(resource_types=(_CLIENT_METRICS,))
+        peer.ask(f"listed {what}", listed, 1)
+
+    ask("only asked", ("interval.ms", _SET, "5000"), check=True)
+    ask("nothing")
+    tell("before")
+    tell("empty name", name="")
+    ask(
+        "set", ("interval.ms", _SET, "5000"), ("metrics", _SET, "org.apache.kafka.producer.,org.apache.kafka.consumer.")
+    )
+    tell("set")
+    peer.ask("listed in version 0", ListConfigResourcesRequest(), 0)
+    tell("with synonyms", include_synonyms=True)
+    tell("with documentation", include_documentation=True)
+    ask("appended", ("metrics", _APPEND, "a."))
+    ask("subtracted", ("metrics", _SUBTRACT, "org.apache.kafka.consumer.,nothing"))
+    tell("appended and subtracted")
+    ask("append to a number", ("interval.ms", _APPEND, "1"))
+    for interval in _INTERVALS:
+        ask(f"interval {interval!r}", ("interval.ms", _SET, interval))
+    for match in _MATCHES:
+        ask(f"match {match!r}", ("match", _SET, match))
+    for metrics in _PREFIXES:
+        ask(f"metrics {metrics!r}", ("metrics", _SET, metrics))
+        tell(f"metrics {metrics!r}")
+    ask("unknown key", ("no.such.config", _SET, "1"))
+    ask("unknown key deleted", ("no.such.config", _DELETE, None))
+    ask("null", ("metrics", _SET, None))
+    ask("one key twice", ("metrics", _SET, "a"), ("metrics", _SET, "b"))
+    ask("one of two", ("interval.ms", _SET, "7000"), ("no.such.config", _SET, "1"))
+    for what, name in (("empty", ""), ("long", "n" * 300), ("any", "a/b c")):
+        ask(f"{what} name", ("interval.ms", _SET, "7000"), name=name)
+        ask(f"{what} name back", ("interval.ms", _DELETE, None), name=name)
+    ask("deleted", ("metrics", _DELETE, None), ("interval.ms", _DELETE, None), ("match", _DELETE, None))
+    ask("deleted again", ("metrics", _DELETE, None))
+    tell("after")
+    resource = all_at_once.AlterConfigsResource(
+        resource_type=_CLIENT_METRICS,
+        resource_name="javas",
+        configs=(all_at_once.AlterableConfig(name="interval.ms", value="6000"),),
+    )
+    peer.ask("all at once", all_at_once.AlterConfigsRequest(resources=(resource,), validate_only=False), 2)
+    tell("all at once")
+    ask("back", ("interval.ms", _DELETE, None))
+
+
 def _listed(answer: Any) -> Any:
     """Without other scenarios' topics."""
     kept = [
@@ -172,4 +255,10 @@ def _listed(answer: Any) -> Any:
     return answer
 
 
-SCENARIOS: Final = (describe_configs, alter_configs_one_by_one, alter_configs_all_at_once, list_config_resources)
+SCENARIOS: Final = (
+    describe_configs,
+    alter_configs_one_by_one,
+    alter_configs_all_at_once,
+    client_metrics_configs,
+    list_config_resources,
+)

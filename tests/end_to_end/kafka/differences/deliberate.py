@@ -56,8 +56,8 @@ _NOT_YET: Final = (
     ),
     *_family(
         "describe_configs",
-        ("* client metrics: *", "* group: *"),
-        "only topics and brokers have configs yet",
+        ("* group: *",),
+        "groups have the configs of the consumer protocol only; share and streams groups are not supported yet",
     ),
     *_family(
         "describe_configs",

@@ -9,8 +9,8 @@ from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeart
 from kraft.coordinator.groups import consumer_requests
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.replicated import regexes_in_use, unresolved_regexes
-from kraft.coordinator.name_regex import regex_error
 from kraft.model.errors import ErrorCode
+from kraft.model.name_regex import regex_error
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, joining_consumer, replayed
 
 

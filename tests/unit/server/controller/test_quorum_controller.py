@@ -192,7 +192,7 @@ async def test_a_new_cluster_acts_on_the_latest_levels() -> None:
         assert levels == {
             "eligible.leader.replicas.version": 1,
             "group.version": 1,
-            "metadata.version": 4,
+            "metadata.version": 5,
             "transaction.version": 2,
         }
 
@@ -201,7 +201,7 @@ async def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no
     async with controller() as parts:
         with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
             parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
-        assert parts.controller.host.image.features["metadata.version"] == 4
+        assert parts.controller.host.image.features["metadata.version"] == 5
 
 
 @pytest.mark.parametrize(

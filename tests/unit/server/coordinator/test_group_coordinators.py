@@ -13,10 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.coordinator.groups import offset_requests
-from kraft.coordinator.name_regex import NameRegex
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
+from kraft.model.name_regex import NameRegex
 from kraft.model.request_context import RequestContext
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import RETRY_S

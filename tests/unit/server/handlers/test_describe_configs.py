@@ -8,7 +8,7 @@ import pytest
 from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import TOPIC_DEFAULT_KEYS
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
+from kraft.metadata.records import BrokerConfigSet, ClientMetricsConfigSet, TopicConfigSet
 from kraft.model.configs import ConfigResourceType, ConfigSource, ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc import calls
@@ -208,8 +208,8 @@ def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(direct
         (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is empty"),
         (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which has only its own configs: ask broker '8'"),
-        (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not supported yet"),
-        (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not supported yet"),
+        (ConfigResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "the name is empty: name client metrics"),
+        (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "there are no configs of kind 0"),
     ],
 )
 def test_what_cannot_be_described_is_refused(
@@ -218,6 +218,21 @@ def test_what_cannot_be_described_is_refused(
     description = described(directory, orders(), name, kind=kind)
     assert (description.error_code, description.configs) == (code, ())
     assert message in (description.error_message or "")
+
+
+def test_client_metrics_have_their_own_configs_or_the_defaults(directory: Path) -> None:
+    text = " org.apache.kafka.producer. ,org.apache.kafka.consumer.,org.apache.kafka.producer."
+    image = orders().replay([ClientMetricsConfigSet(name="javas", key="metrics", value=text)])
+    found = described(directory, image, "javas", kind=ConfigResourceType.CLIENT_METRICS)
+    assert [(each.name, each.value, each.config_source) for each in found.configs] == [
+        ("interval.ms", "300000", ConfigSource.DEFAULT_CONFIG),
+        ("match", "", ConfigSource.DEFAULT_CONFIG),
+        (
+            "metrics",
+            "org.apache.kafka.producer.,org.apache.kafka.consumer.",
+            ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+        ),
+    ]
 
 
 def test_a_topic_that_is_named_a_thousand_times_is_described_once_for_each_choice_of_keys(directory: Path) -> None:

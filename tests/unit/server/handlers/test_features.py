@@ -37,9 +37,9 @@ def test_features_are_described_with_what_all_brokers_support() -> None:
         "metadata.version",
         "transaction.version",
     ]
-    assert metadata_version(1, 4, 4) in described.features
+    assert metadata_version(1, 5, 5) in described.features
     assert metadata_version(1, 1, 1) in describe_features(earlier_cluster(TODAY, []), 1).features
-    assert metadata_version(1, 4, 1) in describe_features(EMPTY_IMAGE, 1).features
+    assert metadata_version(1, 5, 1) in describe_features(EMPTY_IMAGE, 1).features
 
 
 def test_levels_are_applied_once_the_image_has_them_or_higher_ones() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.metadata.records import GroupConfigSet
+from kraft.metadata.records import ClientMetricsConfigSet, GroupConfigSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.list_config_resources import from_version, list_config_resources
 from kraft.wire.schema.list_config_resources import ListConfigResourcesRequest
@@ -10,7 +10,7 @@ from tests.support.cluster_images import cluster, with_topic
 
 IMAGE = with_topic(cluster(2, 1), [1])
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 
 def listed(*types: int, version: int = 1) -> list[tuple[int, str]]:
@@ -40,5 +40,9 @@ def test_a_type_that_does_not_exist_is_refused() -> None:
     assert refused.value.error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_the_first_version_lists_client_metrics_of_which_there_are_none() -> None:
+def test_the_first_version_lists_client_metrics() -> None:
     assert listed(version=0) == []
+    image = IMAGE.replay([ClientMetricsConfigSet(name="javas", key="interval.ms", value="5000")])
+    request = from_version(ListConfigResourcesRequest(), 0)
+    (found,) = list_config_resources(image, request).config_resources
+    assert (found.resource_type, found.resource_name) == (CLIENT_METRICS, "javas")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kraft.coordinator.name_regex import LENGTH_MAX
 from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, record_of, replay
 from kraft.coordinator.transactions.transaction import new_transaction
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
+from kraft.model.name_regex import LENGTH_MAX
 from kraft.model.producer_transactions import CoordinatedPartition, ProducerTransactionsRequest
 from kraft.server.coordinator.transaction_coordinators import CommittedShard
 from kraft.server.handlers.transactions import TransactionsHandler

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psutil import Process
 
-from kraft.coordinator.name_regex import LENGTH_MAX, MEMORY_MAX, InvalidRegex, NameRegex, regex_error
+from kraft.model.name_regex import LENGTH_MAX, MEMORY_MAX, InvalidRegex, NameRegex, regex_error
 
 NAMES = ["", "a", "b", "A", "ab", "aab", "abab", "ab-c", "a.b", "orders", "orders-1", "Orders_2", "x", "0", "a0"]
 
