@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
     "quotas": ("kraft.cli.client_quotas", "Describe and alter client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),
+    "api-versions": ("kraft.cli.api_versions", "Show the versions of Kafka's APIs that each broker serves."),
     "clients": ("kraft.cli.clients", "Show who is connected, and how much each asks and gets."),
     "users": ("kraft.cli.users", "List users, set their passwords, and delete users."),
     "acls": ("kraft.cli.acls.commands", "List, create and delete ACLs; check who may do what."),
@@ -46,7 +47,7 @@ COMMANDS: Final = {
     "log": ("kraft.cli.log", "Print and check the files of partitions."),
 }
 """Modules by command, and the command's line in the list of all: a group has a typer `app`, a single command a function
-of its name."""
+of its name, with underscores."""
 
 TERMINATED: Final = 143
 """Exit code of a command that SIGTERM ended, as shells have it."""
@@ -71,7 +72,7 @@ def application(arguments: list[str]) -> typer.Typer:
         if isinstance(group, typer.Typer):
             app.add_typer(group, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name)(getattr(module, name.replace("-", "_")))
     for command in each_command(app):
         command.cls = _DiagnosedCommand
         if command.callback is not None:

@@ -26,7 +26,7 @@ ACTIONS: Final = {
 _NOT_YET: Final = "not supported yet"
 
 TOOLS: Final = {
-    "broker-api-versions": "it works with Kafka's own tool, at a PLAINTEXT listener",
+    "broker-api-versions": "kraft api-versions",
     "client-metrics": _NOT_YET,
     "console-consumer": "kraft consume",
     "console-producer": "kraft produce",
@@ -41,7 +41,7 @@ TOOLS: Final = {
     "leader-election": "kraft topics elect-leaders",
     "log-dirs": "kraft brokers log-dirs",
     "metadata-quorum": "kraft quorum describe",
-    "metadata-shell": "kraft metadata dump",
+    "metadata-shell": "kraft metadata shell",
     "mirror-maker": _NOT_YET,
     "preferred-replica-election": "kraft topics elect-leaders --election-type preferred",
     "producer-perf-test": f"{_NOT_YET}; Kafka's own tool works at a PLAINTEXT listener",
@@ -52,9 +52,17 @@ TOOLS: Final = {
     "share-groups": f"{_NOT_YET}: there are no share groups",
     "streams-application-reset": "it works with Kafka's own tool, at a PLAINTEXT listener",
     "zookeeper-server-start": "Kraft has no ZooKeeper: kraft server start is all",
-    "zookeeper-shell": "Kraft has no ZooKeeper: see kraft metadata dump",
+    "zookeeper-shell": "Kraft has no ZooKeeper: see kraft metadata shell",
 }
 """What does the work of each of Kafka's tools, by the tool's name without `kafka-` and `.sh`."""
+
+SUBCOMMANDS: Final = {
+    "lag": "kraft groups lag",
+    "loggers": "kraft brokers loggers",
+    "offsets": "kraft topics offsets",
+    "safe-to-restart": "kraft brokers safe-to-restart",
+}
+"""Where commands are that are called without their group."""
 
 _NAMES_AS_HERE: Final = frozenset(
     {"acls", "cluster", "configs", "features", "groups", "storage", "topics", "transactions"}
@@ -93,7 +101,12 @@ def _instead_of_tool(command: str) -> str | None:
     name = command.removesuffix(".sh").removeprefix("kafka-")
     if name != command and name in _NAMES_AS_HERE:
         return f"kraft {name}"
-    return TOOLS.get(name)
+    return next((found for each, found in (TOOLS | SUBCOMMANDS).items() if _letters(each) == _letters(name)), None)
+
+
+def _letters(name: str) -> str:
+    """Return the name without what people leave out or replace: `log_dirs` and `logdirs` are `log-dirs`."""
+    return name.replace("-", "").replace("_", "")
 
 
 def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | None:

@@ -95,6 +95,7 @@ class Admin:
     describe_cluster = cluster_admin.describe_cluster
     describe_brokers = cluster_admin.describe_brokers
     describe_clients = cluster_admin.describe_clients
+    describe_api_versions = cluster_admin.describe_api_versions
     describe_log_directories = directory_admin.describe_log_directories
     alter_replica_log_directories = directory_admin.alter_replica_log_directories
     fence_broker = cluster_admin.fence_broker

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kraft import __version__
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.network import PYTHON
 from kraft.model.brokers import (
     BrokerActionResult,
     BrokerDescription,
@@ -28,7 +30,7 @@ from kraft.rpc.calls import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
-from kraft.rpc.client_calls import DESCRIBE_CLIENTS
+from kraft.rpc.client_calls import API_VERSIONS, DESCRIBE_CLIENTS
 from kraft.wire.schema.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -36,6 +38,7 @@ from kraft.wire.schema.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
 from kraft.wire.schema.metadata import MetadataResponse
@@ -64,6 +67,15 @@ async def describe_clients(
         broker_id: outcome if isinstance(outcome, KraftError) else outcome.connections
         for broker_id, outcome in outcomes.items()
     }
+
+
+async def describe_api_versions(
+    admin: AdminClient, *, timeout_ms: int | None = None
+) -> dict[int, ApiVersionsResponse | KraftError]:
+    """Return the APIs of Kafka's protocol, with versions, or the error, of every broker in service, by id."""
+    request = ApiVersionsRequest(client_software_name=PYTHON, client_software_version=__version__)
+    call = admin.calls.outcome_of_each_broker(API_VERSIONS, request, timeout_ms)
+    return await admin.calls.watched(call, timeout_ms)
 
 
 async def fence_broker(

@@ -79,6 +79,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     describe_cluster = waiting(AsyncAdmin.describe_cluster)
     describe_brokers = waiting(AsyncAdmin.describe_brokers)
     describe_clients = waiting(AsyncAdmin.describe_clients)
+    describe_api_versions = waiting(AsyncAdmin.describe_api_versions)
     describe_log_directories = waiting(AsyncAdmin.describe_log_directories)
     alter_replica_log_directories = waiting(AsyncAdmin.alter_replica_log_directories)
     fence_broker = waiting(AsyncAdmin.fence_broker)

@@ -16,6 +16,7 @@ from kraft.rpc.calls import (
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
 )
+from kraft.rpc.client_calls import API_VERSIONS
 from kraft.server.access import topic_guards
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited
@@ -30,11 +31,24 @@ from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
-def _api_versions(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
+def _versions_handler(broker: BrokerSide) -> api_versions.ApiVersionsHandler:
     def features() -> DescribeFeaturesResponse:
         return describe_features(broker.image(), broker.index())
 
-    handler = api_versions.ApiVersionsHandler(broker.served_keys, features)
+    return api_versions.ApiVersionsHandler(broker.served_keys, features)
+
+
+def _versions_for_tools(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
+    handler = _versions_handler(broker)
+
+    async def handle(_: ApiVersionsRequest) -> ApiVersionsResponse:
+        return handler.answer()
+
+    return handle
+
+
+def _api_versions(broker: BrokerSide) -> Callable[..., Awaitable[Any]]:
+    handler = _versions_handler(broker)
 
     async def handle(request: ApiVersionsRequest, context: ConnectionContext) -> ApiVersionsResponse:
         response = await handler.handle(request, context)
@@ -90,6 +104,13 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         takes_context=True,
         needs=(),
         to_version=api_versions.to_version,
+    ),
+    Api(
+        # What Kafka's clients of this broker get, for tools.
+        call=API_VERSIONS,
+        decided_by=DecidedBy.BROKER,
+        handler=_versions_for_tools,
+        needs=(),
     ),
     Api(
         key=ApiKey.DESCRIBE_CLUSTER,

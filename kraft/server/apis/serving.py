@@ -162,6 +162,10 @@ async def refuse_client(*_: Any) -> NoReturn:
     raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only nodes of the cluster may send this request")
 
 
+KAFKA_KEYS: Final = tuple(each.key for each in APIS if each.key is not None)
+"""Keys of all APIs of Kafka's listeners."""
+
+
 def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
     """Return the APIs of a broker's listener for Kafka's clients."""
     return {each.key: kafka_api(each.key, each, broker) for each in APIS if each.key is not None}

@@ -161,6 +161,7 @@ class BrokerApis:
             topic_defaults=config.topic_defaults(),
             image=metadata.image,
             index=metadata.published_index,
+            served_keys=serving.KAFKA_KEYS,
             entropy=self._world.entropy,
             askers=self._askers_at(GRPC),
             audit=self.audit.note,

@@ -43,6 +43,10 @@ class ApiVersionsHandler:
     async def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.version >= _NAMED_FROM and not _is_named(request):
             raise Refusal(ErrorCode.INVALID_REQUEST, "the client's software name or version is malformed")
+        return self.answer()
+
+    def answer(self) -> ApiVersionsResponse:
+        """Return the answer to a client that has not said anything wrong."""
         described = self._describe_features()
         features = [each for each in described.features if each.max_level > 0]
         return ApiVersionsResponse(

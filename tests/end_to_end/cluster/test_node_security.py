@@ -179,7 +179,7 @@ NOT_INTRODUCED = {"UNAUTHENTICATED: it sent no proof of the cluster secret: set 
 def test_a_stranger_behind_a_local_proxy_is_refused_every_method_that_is_for_nodes(cluster: Cluster) -> None:
     for_nodes = methods_of(raft_pb2, controller_pb2, admin_pb2, identity_pb2)
     # Only brokers serve them, for their clients.
-    for_nodes = [each for each in for_nodes if not each.endswith(("LogDirs", "DescribeClients"))]
+    for_nodes = [each for each in for_nodes if not each.endswith(("LogDirs", "DescribeClients", "ApiVersions"))]
     assert how_calls_end(port_of(cluster.node(1), CONTROLLER), for_nodes) == NOT_INTRODUCED
     assert how_calls_end(port_of(cluster.node(1), GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
     wait_for_refusal(cluster, "it sent no proof of the cluster secret: set cluster.secret.file")

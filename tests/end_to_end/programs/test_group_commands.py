@@ -18,7 +18,9 @@ from kraft import __version__ as kraft_version
 from kraft.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster
+from kraft.wire.schema.api_versions import ApiVersionsRequest
 from tests.support.command_line import kraft, run_kraft, running
+from tests.support.kafka.single_requests import response
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -265,6 +267,17 @@ def test_clients_are_shown_with_their_software_and_what_they_ask(cluster: Cluste
     assert (command["principal"], command["client_id"], command["connections"]) == ("User:ANONYMOUS", "kraft", 1)
     assert 0 < command["requests_per_second"] <= command["requests"]
     assert 0 < command["received_bytes"] < command["sent_bytes"] < 100_000
+
+
+def test_versions_are_those_that_kafkas_clients_are_told(cluster: Cluster) -> None:
+    (found,) = json.loads(kraft(cluster, "api-versions", "--output", "json"))
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    told = [
+        (each.api_key, each.min_version, each.max_version)
+        for each in response(cluster.kafka_bootstrap_servers, request, 4).api_keys
+    ]
+    assert [(each["key"], each["min_version"], each["max_version"]) for each in found["apis"]] == told
+    assert found["apis"][0]["api"] == "Produce"
 
 
 def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: Admin, name: str) -> None:

@@ -21,7 +21,6 @@ from kraft.model.brokers import (
     FenceBrokerRequest,
     UnfenceBrokerRequest,
 )
-from kraft.model.clients import ClientConnection, DescribeClientsRequest, DescribeClientsResponse
 from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest, QuorumMember
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
@@ -107,21 +106,6 @@ class FakeAdmin(FakeListings):
         if missing := set(wanted) - registered:
             raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
         return DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
-
-    def describe_clients(self, _: DescribeClientsRequest) -> DescribeClientsResponse:
-        one = ClientConnection(
-            listener="PLAINTEXT",
-            address="10.0.0.7:51000",
-            principal="User:alice",
-            client_id=f"of broker {self._broker_id}",
-            software_name="librdkafka",
-            software_version="2.6.1",
-            age_ms=1_000,
-            requests=3,
-            received_bytes=300,
-            sent_bytes=500,
-        )
-        return DescribeClientsResponse(connections=[one])
 
     def _broker(self, broker_id: int) -> BrokerDescription:
         return BrokerDescription(

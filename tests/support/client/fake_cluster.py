@@ -54,6 +54,7 @@ from kraft.wire.schema.txn_offset_commit import TxnOffsetCommitRequest, TxnOffse
 from tests.support import cluster_images
 from tests.support.client.deletion_answers import deleted_records
 from tests.support.client.fake_admin import FakeAdmin
+from tests.support.client.fake_clients import FakeClients
 from tests.support.client.fake_directories import FakeDirectories
 from tests.support.client.fake_groups import FakeGroups
 from tests.support.client.fake_partition import FakePartition
@@ -237,6 +238,7 @@ class FakeBroker:
         self._services = (
             self,
             FakeAdmin(cluster, broker_id),
+            FakeClients(broker_id),
             FakeDirectories(cluster, broker_id),
             FakeWaits(self),
             ScriptedGroups(cluster, broker_id),

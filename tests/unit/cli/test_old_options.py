@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from kraft.cli.main import application
-from kraft.cli.old_options import ACTIONS, TOOLS, objection
+from kraft.cli.old_options import ACTIONS, SUBCOMMANDS, TOOLS, objection
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "--bootstrap-server HOST:PORT"
@@ -52,6 +52,10 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
             "storage format --standalone -c node.properties",
             f"--standalone: remove it: {VOTERS} of the configuration file names the controllers",
         ),
+        ("log_dirs --describe", "log_dirs: kraft brokers log-dirs"),
+        ("kafka-broker-api-versions.sh", "kafka-broker-api-versions.sh: kraft api-versions"),
+        ("getoffsets --topic orders", "getoffsets: kraft topics offsets"),
+        ("lag my-group", "lag: kraft groups lag"),
         ("transactions --list", "--list: it is a command here: kraft transactions list"),
     ],
 )
@@ -84,7 +88,7 @@ def test_each_command_that_is_named_instead_of_an_option_exists(command: str) ->
 
 def test_the_command_that_does_the_work_of_a_tool_exists() -> None:
     command = get_command(application([]))
-    for instead in TOOLS.values():
+    for instead in (TOOLS | SUBCOMMANDS).values():
         if instead.startswith("kraft "):
             words = instead.partition(",")[0].split()[1:]
             found = command

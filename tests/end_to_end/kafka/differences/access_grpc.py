@@ -26,6 +26,7 @@ from kraft.rpc.peers import Peer, PeerConnections, Unreachable
 from kraft.sasl.client import PasswordLogin
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.apis.api import VisibleTo
+from kraft.wire.schema.api_versions import ApiVersionsRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from tests.end_to_end.kafka.differences import access_clients as clients
 from tests.end_to_end.kafka.differences.access_rows import Row
@@ -60,6 +61,7 @@ ONLY_GRPC: Final[dict[str, Any]] = {
     ),
     "DescribeBrokers": brokers.DescribeBrokersRequest(broker_ids=[]),
     "DescribeClients": DescribeClientsRequest(),
+    "ApiVersions": ApiVersionsRequest(),
     "FenceBroker": brokers.FenceBrokerRequest(broker_id=_NO_BROKER, timeout_ms=_TIMEOUT_MS),
     "UnfenceBroker": brokers.UnfenceBrokerRequest(broker_id=_NO_BROKER, timeout_ms=_TIMEOUT_MS),
     "DescribeQuorum": QuorumDescriptionRequest(),

@@ -29,6 +29,7 @@ ADMIN: Final = Principal("admin")
 
 OPEN: Final = {
     "<ApiKey.API_VERSIONS: 18>",
+    "ApiVersions",
     "DescribeFeatures",
     "<ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 71>",
     "<ApiKey.PUSH_TELEMETRY: 72>",

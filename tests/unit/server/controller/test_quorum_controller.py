@@ -26,7 +26,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import BrokerHeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.rpc import calls
-from kraft.rpc.client_calls import DESCRIBE_CLIENTS
+from kraft.rpc.client_calls import API_VERSIONS, DESCRIBE_CLIENTS
 from kraft.rpc.directory_calls import ALTER_REPLICA_LOG_DIRS
 from kraft.server.apis.table import APIS
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
@@ -249,6 +249,8 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     asked = {row.method for rows in DECLARED_CALLS.values() for row in rows}
     # All other calls need a broker's logs.
     of_brokers = ("kraft.v1.Broker/", "kraft.v1.Groups/", "kraft.v1.Replication/", "kraft.v1.Transactions/")
-    of_one_broker = {each.method for each in (calls.DESCRIBE_LOG_DIRS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_CLIENTS)}
+    of_one_broker = {
+        each.method for each in (calls.DESCRIBE_LOG_DIRS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_CLIENTS, API_VERSIONS)
+    }
     assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == of_one_broker
     assert served <= asked
