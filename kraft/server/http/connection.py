@@ -22,8 +22,13 @@ IDLE_S_MAX: Final = 300.0
 ANSWER_S_MAX: Final = 30.0
 SEND_S_MAX: Final = 10.0
 """Time in which the client has to read each part of a response."""
+RESPONSE_S_MAX: Final = 60.0
+"""Time in which it has to read all of a response: Prometheus waits no longer than until its next scrape."""
 PART_BYTES_MAX: Final = 256 * 1024
 
+TOO_LARGE: Final = line(
+    f"the head of a request has at most {HEAD_BYTES_MAX} bytes", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+)
 _ALLOWED: Final = (b"GET", b"HEAD")
 
 
@@ -103,16 +108,18 @@ class HttpConnection(asyncio.Protocol):
             elif isinstance(event, h11.ConnectionClosed):
                 self._transport.close()
         except h11.RemoteProtocolError as error:
-            # The hint is 431 for a head that is too long.
-            self._start(self._refuse(line(str(error), error.error_status_hint)))
+            # The hint is 431 for a head that is too long. Other texts are the library's, about its own objects.
+            is_long = error.error_status_hint == TOO_LARGE.status
+            self._start(
+                self._refuse(TOO_LARGE if is_long else line("not a request of HTTP/1.1", HTTPStatus.BAD_REQUEST))
+            )
 
     def _answer_soon(self, request: h11.Request) -> None:
         if request.method not in _ALLOWED:
             self._start(self._refuse(line("only GET and HEAD are answered", HTTPStatus.METHOD_NOT_ALLOWED)))
         elif _size(request) > HEAD_BYTES_MAX:
             # The library's limit is for a head that has not arrived yet.
-            too_large = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            self._start(self._refuse(line(f"the head of a request has at most {HEAD_BYTES_MAX} bytes", too_large)))
+            self._start(self._refuse(TOO_LARGE))
         elif isinstance(self._http.next_event(), h11.EndOfMessage):
             self._start(self._answer(request))
         else:
@@ -170,10 +177,11 @@ class HttpConnection(asyncio.Protocol):
         reason = HTTPStatus(response.status).phrase
         head = h11.Response(status_code=response.status, headers=list(every.items()), reason=reason)
         ready = self._http.send(head) or b""
+        ends_s = self._loop.time() + RESPONSE_S_MAX
         for part in _parts(response) if has_body else ():
             self._transport.write(ready + (self._http.send(h11.Data(data=part)) or b""))
             ready = b""
-            self._close_in(SEND_S_MAX)
+            self._close_in(min(SEND_S_MAX, ends_s - self._loop.time()))
             await self._may_write.wait()
         self._transport.write(ready + (self._http.send(h11.EndOfMessage()) or b""))
 

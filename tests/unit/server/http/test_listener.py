@@ -116,11 +116,14 @@ def test_a_connection_is_kept_for_further_requests_also_for_those_sent_at_once(p
         (_get("/said", "Name: " + "x" * 9_000), b"431 "),
         (b"GET /" + b"x" * 100_000, b"431 "),
         (b"GET /said HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400 Bad Request"),
         (_get("/broken", "Connection: close"), b"500 Internal Server Error"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_and_others_are_answered(port: int, sent: bytes, status: bytes) -> None:
-    assert _answered(port, sent).startswith(b"HTTP/1.1 " + status)
+    answered = _answered(port, sent)
+    assert answered.startswith(b"HTTP/1.1 " + status)
+    assert b"bytearray" not in answered
     assert b" 200 OK" in _answered(port, _get("/said"))
 
 
@@ -152,6 +155,20 @@ def test_scrapers_that_never_read_are_closed_and_others_are_answered(
         assert b" 200 OK" in _answered(port, _get("/said"))
         until(lambda: not serving.connection_count, "connections are still open")
         assert b" 200 OK" in _answered(port, _get("/said"))
+
+
+def test_a_scraper_that_reads_a_little_at_a_time_is_closed_too(
+    serving: HttpListener, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RESPONSE_S_MAX", 0.5)
+    with _connect(port) as client:
+        client.sendall(_get("/large"))
+
+        def is_closed() -> bool:
+            # Each part long before its own deadline: all of them would take half a minute.
+            return not client.recv(64 * 1024) or not serving.connection_count
+
+        until(is_closed, "the connection is still open", deadline_s=WAIT_S / 2)
 
 
 def test_of_too_many_connections_the_oldest_that_waits_goes(port: int) -> None:
