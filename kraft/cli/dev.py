@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 VOTERS_MAX = 3
 BASE_PORT = 9092
 _PORTS_FROM_NODE_TO_NODE = 100
-_CONTROLLER_OFFSET, _GRPC_OFFSET = 1, 2
+_CONTROLLER_OFFSET, _GRPC_OFFSET, _METRICS_OFFSET = 1, 2, 3
+_METRICS_ADDRESS = "metrics.address"
 _WATCH_INTERVAL_S = 0.1
 
 
@@ -61,6 +62,10 @@ def dev(
         bool,
         typer.Option("--secure", help="Require TLS and a login; creates certificates and an administrator."),
     ] = False,
+    metrics: Annotated[
+        bool,
+        typer.Option("--metrics", help="Serve metrics for Prometheus, and probes, on a port of each node."),
+    ] = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""
     from kraft.local.forked_processes import ForkServer
@@ -75,7 +80,7 @@ def dev(
     keep = data_dir is not None
     try:
         with one_line_errors(NodeFailed, ConnectionError, _CannotStart):
-            _run(directory, nodes, base_port, secure, forks, stop)
+            _run(directory, nodes, base_port, forks, stop, secure=secure, metrics=metrics)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -101,7 +106,14 @@ class _StopRequest:
 
 
 def _run(
-    directory: Path, nodes: int, base_port: int | None, secure: bool, forks: ForkServer, stop: _StopRequest
+    directory: Path,
+    nodes: int,
+    base_port: int | None,
+    forks: ForkServer,
+    stop: _StopRequest,
+    *,
+    secure: bool,
+    metrics: bool,
 ) -> None:
     from kraft.local import cluster_files, security_files
     from kraft.local.local_cluster import LocalCluster
@@ -112,7 +124,8 @@ def _run(
     if nodes < len(existing):
         raise _CannotStart(f"{directory} holds a cluster of {len(existing)} nodes: use --nodes {len(existing)} or more")
     secure = _is_secured(directory, existing, secure)
-    plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing), secure)
+    first_port = base_port if base_port is not None else _base_port_of(existing)
+    plans = _plan(existing, nodes, first_port, secure=secure, metrics=metrics)
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
     security = None
@@ -129,6 +142,7 @@ def _run(
         print_cluster = _cluster_printer()
         if cluster.wait_ready(cancelled=stop):
             print_cluster(cluster, security)
+            _print_metrics(plans)
             _watch(cluster, stop)
     except BaseException:
         # Report the first error, not how the other nodes then ended.
@@ -152,21 +166,23 @@ def _is_secured(directory: Path, existing: list[NodeConfig], asked: bool) -> boo
     return was
 
 
-def _plan(existing: list[NodeConfig], nodes: int, base_port: int, secure: bool) -> list[NodePlan]:
+def _plan(existing: list[NodeConfig], nodes: int, base_port: int, *, secure: bool, metrics: bool) -> list[NodePlan]:
     """Plan the nodes. An existing cluster keeps its voters; in a new one the first three nodes vote."""
     voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
-    highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + _GRPC_OFFSET
+    last_offset = _METRICS_OFFSET if metrics else _GRPC_OFFSET
+    highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + last_offset
     if highest_port > 65535:
         raise _CannotStart(
             f"--base-port {base_port}: port {highest_port} of the last node is above 65535: choose a lower one"
         )
     return [
-        _plan_node(node_id, base_port, is_voter=node_id in voters, secure=secure) for node_id in range(1, nodes + 1)
+        _plan_node(node_id, base_port, is_voter=node_id in voters, secure=secure, metrics=metrics)
+        for node_id in range(1, nodes + 1)
     ]
 
 
-def _plan_node(node_id: int, base_port: int, is_voter: bool, secure: bool) -> NodePlan:
-    from kraft.local.cluster_files import NodePlan
+def _plan_node(node_id: int, base_port: int, *, is_voter: bool, secure: bool, metrics: bool) -> NodePlan:
+    from kraft.local.cluster_files import HOST, NodePlan
     from kraft.server.config.values import PLAINTEXT, SecurityProtocol
 
     first = base_port + (node_id - 1) * _PORTS_FROM_NODE_TO_NODE
@@ -176,6 +192,7 @@ def _plan_node(node_id: int, base_port: int, is_voter: bool, secure: bool) -> No
         controller_port=first + _CONTROLLER_OFFSET if is_voter else None,
         kafka_port=first,
         kafka_listener=SecurityProtocol.SASL_SSL.value if secure else PLAINTEXT,
+        settings={_METRICS_ADDRESS: f"{HOST}:{first + _METRICS_OFFSET}"} if metrics else {},
     )
 
 
@@ -195,6 +212,7 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
             (plan.kafka_listener, plan.kafka_port),
             ("GRPC", plan.grpc_port),
             ("CONTROLLER", plan.controller_port),
+            (_METRICS_ADDRESS, _metrics_port(plan)),
         )
         for name, port in listeners:
             if port is not None and (reason := why_not_free(HOST, port)):
@@ -202,6 +220,11 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
                     f"node {plan.node_id} cannot listen on port {port} for {name}: {reason}: "
                     "stop the process that uses it, or choose other ports with --base-port"
                 )
+
+
+def _metrics_port(plan: NodePlan) -> int | None:
+    address = plan.settings.get(_METRICS_ADDRESS)
+    return None if address is None else int(address.rpartition(":")[2])
 
 
 def _cluster_printer() -> Callable[[LocalCluster, SecurityFiles | None], None]:
@@ -236,6 +259,13 @@ def _print_cluster(
         return
     console.print(f"Kafka clients: bootstrap.servers={cluster.kafka_bootstrap_servers}", soft_wrap=True)
     console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
+
+
+def _print_metrics(plans: Sequence[NodePlan]) -> None:
+    addresses = [address for plan in plans if (address := plan.settings.get(_METRICS_ADDRESS))]
+    if addresses:
+        print(f"Metrics: {' '.join(f'http://{each}/metrics' for each in addresses)}")
+        print(f"Probes: http://{addresses[0]}/readyz and /healthz, also of the other nodes", flush=True)
 
 
 def how_to_connect(kafka_servers: str, servers: str, security: SecurityFiles) -> list[str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
+from urllib.request import urlopen
 
 import confluent_kafka
 import kafka
@@ -76,7 +77,7 @@ def _start_dev(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Dev]]:
 
 @pytest.fixture
 def base_port() -> Iterator[str]:
-    with ReservedPorts(1, offsets=[node + listener for node in (0, 100, 200) for listener in (0, 1, 2)]) as (port,):
+    with ReservedPorts(1, offsets=[node + listener for node in (0, 100, 200) for listener in (0, 1, 2, 3)]) as (port,):
         yield str(port)
 
 
@@ -88,6 +89,7 @@ def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callabl
     assert len(pids) == 3
     assert all(str(pid) in dev.output for pid in pids)
     assert all(f"127.0.0.1:{int(base_port) + 2 + 100 * index}" in dev.output for index in range(3))
+    assert "Metrics" not in dev.output
     assert dev.end(signal.SIGINT) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
@@ -95,8 +97,15 @@ def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callabl
 def test_a_node_is_stopped_by_its_configuration_file_alone(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:
-    dev = start_dev("--nodes", "2", "--base-port", base_port, "--data-dir", str(tmp_path))
-    dev.wait_for("Ctrl-C stops it")
+    dev = start_dev("--nodes", "2", "--base-port", base_port, "--data-dir", str(tmp_path), "--metrics")
+    dev.wait_for("Probes")
+    (first, second) = re.findall(r"http://127\.0\.0\.1:\d+/metrics", dev.output)
+    for address in (first, second):
+        with urlopen(address, timeout=30) as answer:
+            assert b"kafka_server_replicamanager_leadercount" in answer.read()
+    (probe,) = re.findall(r"http://\S+/readyz", dev.output)
+    with urlopen(probe.replace("readyz", "healthz"), timeout=30) as answer:
+        assert answer.status == 200
     stopped = PROGRAMS.run([*KRAFT, "server", "stop", "-c", str(tmp_path / "node-2.properties")], 60)
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout.startswith("Stopped node 2 of cluster ")
