@@ -31,7 +31,12 @@ FIRES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "KraftNodeDown": ({'up{job="kraft"}': "0x60"}, {'up{job="kraft"}': "1x60"}),
     "KraftNoController": (
         {f'{_CONTROLLER}_activecontrollercount{{instance="{each}"}}': "0x60" for each in "ab"},
-        {f'{_CONTROLLER}_activecontrollercount{{instance="{each}"}}': f"{int(each == 'a')}x60" for each in "ab"},
+        # Two clusters, each with its own.
+        {
+            f'{_CONTROLLER}_activecontrollercount{{instance="{each}",strimzi_io_cluster="{cluster}"}}': f"{active}x60"
+            for each, active in (("a", 1), ("b", 0))
+            for cluster in ("one", "two")
+        },
     ),
     "KraftPartitionsOffline": (
         {f"{_CONTROLLER}_offlinepartitionscount": "2x60"},

@@ -182,10 +182,12 @@ def test_a_broker_that_is_killed_becomes_mails_that_say_what_is_wrong_and_what_t
         until(has_come, lambda: f"{subject} is not among {mails.read()}")
         return found[0]
 
-    down = body_of(f"[firing] KraftNodeDown: {HOST}:{ports[killed - 1]} does not answer", "operators@example.org")
+    down = body_of(
+        f"[firing] KraftNodeDown of kraft: {HOST}:{ports[killed - 1]} does not answer", "operators@example.org"
+    )
     assert "Type: kraft health; on the machine: systemctl status kraft" in down
-    assert "Type: kraft cluster health" in body_of("[firing] KraftUnderReplicated: ", "operators@example.org")
-    page = body_of("[firing] KraftBelowMinIsr: ", "on-call@example.org")
+    assert "Type: kraft cluster health" in body_of("[firing] KraftUnderReplicated of kraft: ", "operators@example.org")
+    page = body_of("[firing] KraftBelowMinIsr of kraft: ", "on-call@example.org")
     assert re.search(r"^\d partitions refuse acks=all", page) is not None, page
     command = re.search(r"^Type: kraft ([\w -]+), then start the brokers that are missing$", page, re.MULTILINE)
     assert command is not None, page
@@ -195,5 +197,5 @@ def test_a_broker_that_is_killed_becomes_mails_that_say_what_is_wrong_and_what_t
 
     cluster.node(killed).start()
     # How many there were at the end says nothing.
-    over = body_of("[resolved] KraftBelowMinIsr", "on-call@example.org")
+    over = body_of("[resolved] KraftBelowMinIsr of kraft", "on-call@example.org")
     assert over.startswith("Over: KraftBelowMinIsr\nFrom ")
