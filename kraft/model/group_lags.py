@@ -45,6 +45,12 @@ class PartitionLag(Struct, frozen=True, kw_only=True):
     commits: list[SeenCommit]
     """These, oldest first; ten at most."""
 
+    owner: str = ""
+    """Address of the member that reads the partition; empty without one, and if all groups were asked for."""
+
+    client_id: str = ""
+    """Of the same member."""
+
 
 class GroupLag(Struct, frozen=True, kw_only=True):
     """How far one group is behind."""

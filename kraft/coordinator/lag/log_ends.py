@@ -34,6 +34,11 @@ class LogEnds:
         """The last end that was found; None before the first look."""
         return Offset(self._ends[-1]) if self._ends else None
 
+    @property
+    def first(self) -> Offset | None:
+        """The end that was found first, of those that are remembered."""
+        return Offset(self._ends[0]) if self._ends else None
+
     def add(self, now_ms: int, end: Offset) -> None:
         """Add a look. Of a log that lost records, what was known of the lost offsets is forgotten."""
         while self._ends and self._ends[-1] > end:
@@ -51,9 +56,9 @@ class LogEnds:
             del self._times_ms[half], self._ends[half]
 
     def was_within(self, offset: Offset, since_ms: int) -> bool:
-        """Return whether the log ended at this offset, or before it, at a look since then."""
+        """Return whether the log ended at this offset, or before it, at a look after then."""
         return any(
-            end <= offset and time_ms >= since_ms
+            end <= offset and time_ms > since_ms
             for time_ms, end in zip(reversed(self._times_ms), reversed(self._ends), strict=True)
         )
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kraft.coordinator.lag.commit_window import COMMITS_KEPT, CommitWindow
 from kraft.coordinator.lag.log_ends import Behind, LogEnds
 from kraft.coordinator.lag.states import Commit, LagState, state_of
+from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import PartitionOffsets, TopicOffsets
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.ids import Offset, TopicPartition
@@ -97,9 +98,7 @@ class LagTracker:
             self._windows_count += 1
             self._readers[place] += 1
         ends = self._ends.get(place)
-        end = None if ends is None else ends.end
-        # The end may be older than the commit, which then was at the end, as far as is known.
-        lag = None if end is None else max(0, end - committed.offset)
+        lag = _lag(None if ends is None else ends.end, committed.offset)
         if not window.has_last(committed.offset, committed.commit_timestamp_ms):
             # A shard that was loaded again has the same commits as other objects.
             window.add(Commit(committed.offset, committed.commit_timestamp_ms, lag))
@@ -128,11 +127,14 @@ class LagTracker:
         """Return the partitions whose ends have to be known."""
         return list(self._readers)
 
-    def note_ends(self, ends: Iterable[tuple[TopicPartition, Offset]], now_ms: int) -> None:
-        """Note where logs end now. A partition that nobody reads any more is left out."""
+    def note_ends(self, ends: Iterable[tuple[TopicPartition, Offset]], now_ms: int) -> Iterator[None]:
+        """Note where logs end now, and yield after each. A partition that nobody reads any more is left out."""
         for place, end in ends:
             if place in self._readers:
-                self._ends.setdefault(place, LogEnds()).add(now_ms, end)
+                if (known := self._ends.get(place)) is None:
+                    known = self._ends[place] = LogEnds()
+                known.add(now_ms, end)
+            yield
 
     def lag_of(self, shard: int, group: str, topics: TopicOffsets, now_ms: int) -> Iterator[PartitionLag]:
         """Yield how far a group with these committed offsets is behind, partition by partition, sorted."""
@@ -140,13 +142,30 @@ class LagTracker:
         for topic in sorted(topics):
             partitions = topics[topic]
             for partition in sorted(partitions):
-                place, committed = TopicPartition(topic, partition), partitions[partition].offset
-                window, ends = windows.get((group, topic, partition)), self._ends.get(place)
-                commits = () if window is None else tuple(window.commits())
-                if ends is None or ends.end is None:
-                    yield PartitionLag(place, committed, None, None, LagState.OK, commits)
-                    continue
-                lag = max(0, ends.end - committed)
-                was_at_end = bool(commits) and ends.was_within(commits[-1].offset, now_ms - self._window_ms)
-                state = state_of(commits, lag, now_ms, was_at_end=was_at_end, window_ms=self._window_ms)
-                yield PartitionLag(place, committed, lag, ends.behind(committed, now_ms), state, commits)
+                window = windows.get((group, topic, partition))
+                yield self._lag_in(TopicPartition(topic, partition), partitions[partition], window, now_ms)
+
+    def _lag_in(
+        self, place: TopicPartition, committed: CommittedOffset, window: CommitWindow | None, now_ms: int
+    ) -> PartitionLag:
+        offset, ends = committed.offset, self._ends.get(place)
+        first, end = (None, None) if ends is None else (ends.first, ends.end)
+        # What was committed before the first look at the log is measured by that look.
+        commits = [
+            each if each.lag is not None else each._replace(lag=_lag(first, each.offset))
+            for each in (() if window is None else window.commits())
+        ]
+        if window is None or not window.has_last(offset, committed.commit_timestamp_ms):
+            # It came after the last look.
+            commits = [*commits, Commit(offset, committed.commit_timestamp_ms, _lag(end, offset))][-COMMITS_KEPT:]
+        if ends is None or end is None:
+            return PartitionLag(place, offset, None, None, LagState.OK, tuple(commits))
+        lag = max(0, end - offset)
+        was_at_end = ends.was_within(offset, now_ms - self._window_ms)
+        state = state_of(commits, lag, now_ms, was_at_end=was_at_end, window_ms=self._window_ms)
+        return PartitionLag(place, offset, lag, ends.behind(offset, now_ms), state, tuple(commits))
+
+
+def _lag(end: Offset | None, offset: Offset) -> int | None:
+    # The end may be older than the commit, which then was at the end, as far as is known.
+    return None if end is None else max(0, end - offset)

@@ -44,6 +44,11 @@ class ClusterLags:
     def topics(self) -> list[str]:
         return sorted(self._image().topic_ids)
 
+    def partition_counts(self, group: GroupLag) -> dict[str, int]:
+        """Return how many partitions the topics have that the group reads."""
+        topics = {each.topic: self._image().topic(each.topic) for each in group.partitions}
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic is not None}
+
     async def log_ends(self, topic: str) -> list[Offset | None] | None:
         """Return the end of each partition, None for one that is not known; None if there is no such topic."""
         found = self._image().topic(topic)

@@ -53,7 +53,7 @@ class BrokerCoordinators:
         )
 
         ends = ClusterLogEnds(config.node_id, image, logs.partitions, self.transactions.brokers)
-        self.lags = GroupLags(self.groups, ends.ask, world.clock, config.groups.lag_look_interval_ms)
+        self.lags = GroupLags(self.groups, ends.ask, image, world.clock, config.groups.lag_look_interval_ms)
         self._lags_handler = GroupLagsHandler(self.lags)
         self.cluster_lags = ClusterLags(config.node_id, image, self.transactions.brokers, self._lags_handler, ends)
 

@@ -80,7 +80,9 @@ class BurrowPaths:
                 groups = [each.group_id for each in await lags.of_all()]
                 return Found("consumer list returned", {"consumers": groups})
             case ["consumer", group]:
-                return Found("consumer detail returned", {"topics": group_topics(await _known(lags, group))})
+                found = await _known(lags, group)
+                topics = group_topics(found, lags.partition_counts(found))
+                return Found("consumer detail returned", {"topics": topics})
             case ["consumer", group, "status" | "lag" as how]:
                 return await _status(lags, group, shows_all=how == "lag")
             case ["topic"]:
@@ -109,7 +111,7 @@ async def _status(lags: ClusterLags, group: str, *, shows_all: bool) -> Found:
         raise _Refused(found.error_message, HTTPStatus.SERVICE_UNAVAILABLE)
     # As Burrow has it: 404, and yet no error.
     status = HTTPStatus.OK if found.error_code == ErrorCode.NONE else HTTPStatus.NOT_FOUND
-    fields = {"status": group_status(lags.cluster_id, found, shows_all=shows_all)}
+    fields = {"status": group_status(lags.cluster_id, found, lags.partition_counts(found), shows_all=shows_all)}
     return Found("consumer status returned", fields, status)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+from kraft.coordinator.groups.owners import Owner, owners
 from kraft.coordinator.lag.tracker import LOOK_MS, LagTracker, PartitionLag
+from kraft.metadata.image import CurrentImage
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.clock import Clock
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
@@ -15,16 +17,25 @@ from kraft.server.loop.turns import Turns
 AT_ONCE: Final = 500
 """Partitions of groups that are looked at before other tasks have their turn, at 2 to 5 us each."""
 
+MEMBER: Final = 100
+"""A member of a group takes as long as so many partitions of groups, and longer with a long assignment."""
+
 AskForEnds = Callable[[Sequence[TopicPartition]], Awaitable[Iterable[tuple[TopicPartition, Offset]]]]
 """Returns the high watermarks of partitions; those that cannot be found out are left out."""
 
 
 class GroupLags:
     def __init__(
-        self, groups: GroupCoordinators, ask_for_ends: AskForEnds, clock: Clock, look_interval_ms: int = LOOK_MS
+        self,
+        groups: GroupCoordinators,
+        ask_for_ends: AskForEnds,
+        image: CurrentImage,
+        clock: Clock,
+        look_interval_ms: int = LOOK_MS,
     ) -> None:
         self._groups = groups
         self._ask_for_ends = ask_for_ends
+        self._image = image
         self._clock = clock
         self._look_interval_s = look_interval_ms / 1_000
         self._tracker = LagTracker(look_interval_ms)
@@ -45,7 +56,8 @@ class GroupLags:
                 await turns.done()
         if watched := tracker.watched():
             ends = await self._ask_for_ends(watched)
-            tracker.note_ends(ends, self._clock.wall_ms())
+            for _ in tracker.note_ends(ends, self._clock.wall_ms()):
+                await turns.done()
 
     def group_ids(self) -> list[str]:
         """Return the groups here that have committed offsets."""
@@ -61,4 +73,14 @@ class GroupLags:
         for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), self._clock.wall_ms()):
             found.append(each)
             await turns.done()
+        return found
+
+    async def owners(self, group_id: str) -> dict[TopicPartition, Owner]:
+        """Return the members of a group by what they read. Raises Refusal, as `GroupCoordinators.view`."""
+        _, groups = self._groups.committed_of(group_id)
+        turns, found = Turns(AT_ONCE), dict[TopicPartition, Owner]()
+        for owner in owners(groups, group_id, self._image()):
+            found.update(dict.fromkeys(owner.partitions, owner))
+            # Long assignments of a member are read at once.
+            await turns.done(MEMBER + len(owner.partitions))
         return found

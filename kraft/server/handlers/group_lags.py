@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
 from kraft.coordinator.group_refusals import no_group
+from kraft.coordinator.groups.owners import Owner
 from kraft.coordinator.lag import tracker
 from kraft.coordinator.lag.states import Commit, LagState, state_of_group
 from kraft.model.errors import ErrorCode, Refusal
@@ -14,6 +19,7 @@ from kraft.model.group_lags import (
     PartitionLag,
     SeenCommit,
 )
+from kraft.model.ids import TopicPartition
 from kraft.server.coordinator.group_lags import GroupLags
 
 
@@ -22,9 +28,21 @@ class GroupLagsHandler:
         self._lags = lags
 
     async def handle(self, request: DescribeGroupLagsRequest) -> DescribeGroupLagsResponse:
-        """Return each group, or its Refusal; once if the request repeats it."""
-        asked = dict.fromkeys(request.group_ids or self._lags.group_ids())
-        return DescribeGroupLagsResponse(groups=[await self._of_group(each) for each in asked])
+        """Return each group, or its Refusal; once if the request repeats it. The members are told of named groups."""
+        if not request.group_ids:
+            return DescribeGroupLagsResponse(groups=[await self._of_group(each) for each in self._lags.group_ids()])
+        groups = [await self._of_named_group(each) for each in dict.fromkeys(request.group_ids)]
+        return DescribeGroupLagsResponse(groups=groups)
+
+    async def _of_named_group(self, group_id: str) -> GroupLag:
+        group = await self._of_group(group_id)
+        if not group.partitions:
+            return group
+        try:
+            owners = await self._lags.owners(group_id)
+        except Refusal as refusal:
+            return refused_group(group_id, refusal)
+        return replace(group, partitions=[_with_owner(each, owners) for each in group.partitions])
 
     async def _of_group(self, group_id: str) -> GroupLag:
         try:
@@ -33,7 +51,12 @@ class GroupLagsHandler:
                 raise no_group(group_id)
         except Refusal as refusal:
             return refused_group(group_id, refusal)
-        return group_lag(group_id, [_told(each) for each in found])
+        return group_lag(group_id, [partition_lag(each) for each in found])
+
+
+def _with_owner(lag: PartitionLag, owners: Mapping[TopicPartition, Owner]) -> PartitionLag:
+    owner = owners.get(TopicPartition(lag.topic, lag.partition))
+    return lag if owner is None else replace(lag, owner=owner.host, client_id=owner.client_id)
 
 
 def group_lag(group_id: str, partitions: list[PartitionLag]) -> GroupLag:
@@ -54,7 +77,7 @@ def refused_group(group_id: str, refusal: Refusal) -> GroupLag:
     )
 
 
-def _told(seen: tracker.PartitionLag) -> PartitionLag:
+def partition_lag(seen: tracker.PartitionLag) -> PartitionLag:
     behind = seen.behind
     return PartitionLag(
         topic=seen.partition.topic,

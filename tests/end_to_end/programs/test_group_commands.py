@@ -313,6 +313,13 @@ def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: A
     assert (status["status"], status["totallag"], status["maxlag"]["status"]) == ("ERR", RECORDS - 4, "STOP")
     assert burrow(metrics_port, f"/{cluster_id}/topic/{name}")["offsets"] == [RECORDS, RECORDS]
 
+    assert {each["owner"] for each in status["partitions"]} == {""}
+    with reading(cluster, name):
+        lags = burrow(metrics_port, f"/{cluster_id}/consumer/{name}/lag")["status"]["partitions"]
+        topics = burrow(metrics_port, f"/{cluster_id}/consumer/{name}")["topics"]
+    assert [(each["owner"], each["client_id"]) for each in lags] == [("/127.0.0.1", "reader")] * 2
+    assert [(each["owner"], each["client_id"]) for each in topics[name]] == [("/127.0.0.1", "reader")] * 2
+
     commit(RECORDS, RECORDS)
     until(lambda: lag_of_group()["state"] == "OK", "the group has read everything", DEADLINE_S)
 

@@ -28,5 +28,5 @@ def group_handlers(coordinators: GroupCoordinators, image: CurrentImage) -> Grou
         consumer=ConsumerGroupsHandler(coordinators, image),
         groups=GroupsHandler(coordinators),
         offsets=CommittedOffsetsHandler(coordinators, image),
-        lags=GroupLagsHandler(GroupLags(coordinators, _no_ends, LoopClock())),
+        lags=GroupLagsHandler(GroupLags(coordinators, _no_ends, image, LoopClock())),
     )

@@ -45,8 +45,8 @@ def test_a_log_that_lost_records_forgets_when_these_came() -> None:
 
 def test_a_log_was_at_an_offset_lately_if_a_look_found_it_there() -> None:
     ends = ends_of((0, 100), (10_000, 100), (20_000, 100), (30_000, 200))
-    assert ends.was_within(Offset(100), 20_000)
-    assert not ends.was_within(Offset(100), 20_001)
+    assert ends.was_within(Offset(100), 19_999)
+    assert not ends.was_within(Offset(100), 20_000)
     assert not ends.was_within(Offset(99), 0)
 
 

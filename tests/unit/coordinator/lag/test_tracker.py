@@ -34,6 +34,11 @@ def looked(lags: LagTracker, groups: Groups, *, shard: int = 7) -> None:
         pass
 
 
+def end_at(lags: LagTracker, ends: list[tuple[TopicPartition, Offset]], now_ms: int) -> None:
+    for _ in lags.note_ends(ends, now_ms):
+        pass
+
+
 def lag_in(lags: LagTracker, groups: Groups, *, now_ms: int = 0, shard: int = 7) -> PartitionLag:
     (found,) = lags.lag_of(shard, "billing", groups["billing"], now_ms)
     return found
@@ -42,12 +47,13 @@ def lag_in(lags: LagTracker, groups: Groups, *, now_ms: int = 0, shard: int = 7)
 def test_a_commit_has_the_lag_of_the_end_that_was_known_then() -> None:
     lags, groups = LagTracker(), groups_of(offset=10, at_ms=1_000)
     looked(lags, groups)
-    lags.note_ends([(ORDERS, Offset(15))], 1_000)
+    end_at(lags, [(ORDERS, Offset(15))], 1_000)
     again = groups_of(offset=12, at_ms=2_000, before=groups)
     looked(lags, again)
-    lags.note_ends([(ORDERS, Offset(30))], 11_000)
+    end_at(lags, [(ORDERS, Offset(30))], 11_000)
     found = lag_in(lags, again, now_ms=11_000)
-    assert found.commits == (Commit(Offset(10), 1_000, None), Commit(Offset(12), 2_000, 3))
+    # The first one was committed before the first look at the log, which it is measured by.
+    assert found.commits == (Commit(Offset(10), 1_000, 5), Commit(Offset(12), 2_000, 3))
     assert found.lag == 18
     assert found.completeness == 2 / COMMITS_KEPT
 
@@ -62,21 +68,43 @@ def test_without_the_end_of_the_log_nothing_is_claimed() -> None:
 def test_a_commit_that_is_read_past_the_known_end_was_at_the_end() -> None:
     lags, groups = LagTracker(), groups_of(offset=10)
     looked(lags, groups)
-    lags.note_ends([(ORDERS, Offset(10))], 0)
+    end_at(lags, [(ORDERS, Offset(10))], 0)
     again = groups_of(offset=400, at_ms=9_000, before=groups)
     looked(lags, again)
     assert lag_in(lags, again, now_ms=9_000).commits[-1].lag == 0
     assert lag_in(lags, again, now_ms=9_000).lag == 0
 
 
+def test_a_commit_counts_before_the_next_look_finds_it() -> None:
+    lags, groups = LagTracker(), groups_of(offset=10, at_ms=1_000)
+    looked(lags, groups)
+    end_at(lags, [(ORDERS, Offset(15))], 1_000)
+    again = groups_of(offset=12, at_ms=2_000, before=groups)
+    before_the_look = lag_in(lags, again, now_ms=3_000)
+    looked(lags, again)
+    assert before_the_look.commits == (Commit(Offset(10), 1_000, 5), Commit(Offset(12), 2_000, 3))
+    assert before_the_look == lag_in(lags, again, now_ms=3_000)
+
+
+def test_a_full_window_has_room_for_a_commit_that_no_look_has_found() -> None:
+    lags, groups = LagTracker(), groups_of()
+    for at in range(COMMITS_KEPT):
+        groups = groups_of(offset=at, at_ms=at, before=groups)
+        looked(lags, groups)
+    found = lag_in(lags, groups_of(offset=50, at_ms=50, before=groups))
+    assert (len(found.commits), found.commits[0].offset, found.commits[-1].offset) == (COMMITS_KEPT, 1, 50)
+
+
 def test_of_more_than_may_be_remembered_the_lag_is_known_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "WINDOWS_MAX", 1)
     lags, groups = LagTracker(), groups_of("audit", before=groups_of("billing"))
     looked(lags, groups)
-    lags.note_ends([(ORDERS, Offset(30))], 0)
+    end_at(lags, [(ORDERS, Offset(30))], 0)
     found = [next(lags.lag_of(7, group, groups[group], 0)) for group in ("audit", "billing")]
-    assert sorted(each.completeness for each in found) == [0, 1 / COMMITS_KEPT]
     assert [each.lag for each in found] == [20, 20]
+    later = [groups_of(group, offset=25, at_ms=1, before=groups)[group] for group in ("audit", "billing")]
+    known = [next(lags.lag_of(7, group, each, 1)) for group, each in zip(("audit", "billing"), later, strict=True)]
+    assert sorted(len(each.commits) for each in known) == [1, 2], "one of them is not remembered"
 
 
 def test_a_shard_that_is_forgotten_in_the_middle_of_a_look_leaves_nothing() -> None:
@@ -135,12 +163,14 @@ class Lags(RuleBasedStateMachine):
         assert set(self.lags.watched()) == read
 
     @invariant()
-    def it_remembers_the_last_commits_that_it_saw(self) -> None:
+    def it_remembers_the_last_commits_that_it_saw_and_knows_the_newest(self) -> None:
         for shard, seen in self.seen.items():
             for group, topics in self.groups[shard].items():
                 for found in self.lags.lag_of(shard, group, topics, self.now_ms):
                     key = GroupTopicPartition(group, found.partition.topic, found.partition.partition)
-                    assert [each.timestamp_ms for each in found.commits] == list(seen.get(key, ()))
+                    newest = topics[key.topic][key.partition].commit_timestamp_ms
+                    known = [each for each in seen.get(key, ()) if each != newest]
+                    assert [each.timestamp_ms for each in found.commits] == [*known, newest][-COMMITS_KEPT:]
 
     def committed(self, shard: int) -> Iterator[tuple[GroupTopicPartition, CommittedOffset]]:
         for group, topics in self.groups[shard].items():

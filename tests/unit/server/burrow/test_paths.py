@@ -32,6 +32,8 @@ def partition(number: int, state: str, lag: int, *commits: SeenCommit, topic: st
         is_at_least=False,
         completeness=len(commits) / 10,
         commits=list(commits),
+        owner=f"/10.0.0.{number}",
+        client_id=f"client-{number}",
     )
 
 
@@ -41,6 +43,9 @@ BILLING = group_lag("bill/ing", [partition(0, "OK", 0, *SEEN), partition(2, "STO
 
 class FakeLags:
     cluster_id = "c1"
+
+    def partition_counts(self, group: GroupLag) -> dict[str, int]:
+        return {each.topic: 4 for each in group.partitions}
 
     def topics(self) -> list[str]:
         return ["orders"]
@@ -90,8 +95,8 @@ async def test_a_status_has_the_partitions_that_are_not_ok_and_a_lag_has_all() -
     stopped = {
         "topic": "orders",
         "partition": 2,
-        "owner": "",
-        "client_id": "",
+        "owner": "/10.0.0.2",
+        "client_id": "client-2",
         "status": "STOP",
         "start": {"offset": 0, "timestamp": 0, "lag": None},
         "end": {"offset": 1, "timestamp": 1_000, "lag": 8},
@@ -103,21 +108,34 @@ async def test_a_status_has_the_partitions_that_are_not_ok_and_a_lag_has_all() -
         "cluster": "c1",
         "group": "bill/ing",
         "status": "ERR",
-        "complete": 0.5,
+        "complete": 0.25,
         "partitions": [stopped],
-        "partition_count": 2,
+        "partition_count": 4,
         "maxlag": stopped,
         "totallag": 7,
     }
     _, answer = await get("/v3/kafka/c1/consumer/bill%2Fing/lag")
-    assert [each["partition"] for each in answer["status"]["partitions"]] == [0, 2]
+    assert [each["partition"] for each in answer["status"]["partitions"]] == [0, 1, 2, 3]
+    assert answer["status"]["partitions"][3] == {
+        "topic": "orders",
+        "partition": 3,
+        "owner": "",
+        "client_id": "",
+        "status": "OK",
+        "start": None,
+        "end": None,
+        "current_lag": 0,
+        "complete": 0,
+    }
 
 
 async def test_a_groups_commits_are_in_the_place_of_their_partition() -> None:
     _, answer = await get("/v3/kafka/c1/consumer/bill%2Fing")
     partitions = answer["topics"]["orders"]
-    assert [len(each["offsets"]) for each in partitions] == [10, 0, 2]
-    assert [each["current-lag"] for each in partitions] == [0, 0, 7]
+    assert [len(each["offsets"]) for each in partitions] == [10, 0, 2, 0]
+    assert [each["current-lag"] for each in partitions] == [0, 0, 7, 0]
+    assert [each["owner"] for each in partitions] == ["/10.0.0.0", "", "/10.0.0.2", ""]
+    assert [each["client_id"] for each in partitions] == ["client-0", "", "client-2", ""]
 
 
 @pytest.mark.parametrize(

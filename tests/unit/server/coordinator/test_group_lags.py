@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kraft.coordinator.consumer_protocol import encode_assignment
 from kraft.model.errors import ErrorCode
 from kraft.model.group_lags import UNKNOWN, DescribeGroupLagsRequest, GroupLag
 from kraft.model.ids import Offset, TopicPartition
@@ -17,7 +18,7 @@ from kraft.wire.schema.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.support.server.group_broker import GROUP, GroupBroker
+from tests.support.server.group_broker import CONTEXT, GROUP, GroupBroker, syncing
 from tests.support.server.replicas import follow, lead, settle
 from tests.support.turn_counter import TurnCounter
 from tests.support.virtual_time import LoopClock
@@ -31,7 +32,7 @@ class Looks:
     def __init__(self, broker: GroupBroker) -> None:
         self.ends = {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 20}
         self.asked = 0
-        self.lags = GroupLags(broker.coordinators, self._ask_for_ends, LoopClock())
+        self.lags = GroupLags(broker.coordinators, self._ask_for_ends, lambda: broker.image, LoopClock())
         self._handler = GroupLagsHandler(self.lags)
 
     async def _ask_for_ends(self, wanted: Sequence[TopicPartition]) -> Iterable[tuple[TopicPartition, Offset]]:
@@ -67,7 +68,7 @@ async def test_a_group_is_told_with_what_was_seen_of_it(tmp_path: Path) -> None:
         await commit(broker, 10, 16)
         await looks.lags.look()
         (told,) = await looks.told(GROUP)
-        assert [(each.offset, each.lag) for each in told.partitions[1].commits] == [(14, UNKNOWN), (16, 4)]
+        assert [(each.offset, each.lag) for each in told.partitions[1].commits] == [(14, 6), (16, 4)]
 
 
 async def test_before_the_first_look_the_offsets_are_all_that_is_known(tmp_path: Path) -> None:
@@ -126,3 +127,19 @@ async def test_a_look_at_many_groups_gives_others_their_turn(tmp_path: Path) -> 
             await looks.lags.look()
         assert counter.turns >= 3
         assert len(await looks.told()) == count
+
+
+async def test_the_readers_of_partitions_are_told_of_named_groups(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        looks, image = Looks(broker), broker.image
+        assigned = encode_assignment(frozenset({(image.topic_ids["orders"], 1)}), image, subscription=b"\0\0")
+        await commit(broker, 3, 3, group_id="classic")
+        await commit(broker, 3, group_id="consumer")
+        joined = await broker.join("classic")
+        await broker.handlers.classic.sync(syncing("classic", joined.member_id, {joined.member_id: assigned}), CONTEXT)
+        await broker.join_consumer("consumer")
+        await settle()
+        classic, consumer = await looks.told("classic", "consumer")
+        assert [(each.owner, each.client_id) for each in classic.partitions] == [("", ""), ("/10.0.0.7", "tester")]
+        assert [(each.owner, each.client_id) for each in consumer.partitions] == [("/10.0.0.7", "tester")]
+        assert {each.owner for group in await looks.told() for each in group.partitions} == {""}
