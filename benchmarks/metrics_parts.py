@@ -95,7 +95,7 @@ async def _ends(wanted: Sequence[TopicPartition]) -> Iterable[tuple[TopicPartiti
 async def built_parts(directory: Path, partitions: int, groups: int) -> NodeParts:
     image = _image(partitions)
     held, coordinators = _held(directory, image), _Groups(_offsets(groups))
-    lags = GroupLags(cast(GroupCoordinators, coordinators), _ends, SystemClock())
+    lags = GroupLags(cast(GroupCoordinators, coordinators), _ends, lambda: image, SystemClock())
     await lags.look()
     nothing = SimpleNamespace(all_committed=lambda: ())
     fetches = SimpleNamespace(sessions=(), waiting=SimpleNamespace(held=0))

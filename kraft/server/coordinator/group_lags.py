@@ -17,8 +17,11 @@ from kraft.server.loop.turns import Turns
 AT_ONCE: Final = 500
 """Partitions of groups that are looked at before other tasks have their turn, at 2 to 5 us each."""
 
-MEMBER: Final = 100
-"""A member of a group takes as long as so many partitions of groups, and longer with a long assignment."""
+TOLD_AT_ONCE: Final = 100
+"""Partitions of groups that are judged before other tasks have their turn, at 20 us each with their commits."""
+
+MEMBER: Final = 20
+"""A member takes as long as so many partitions, and longer with a long assignment."""
 
 AskForEnds = Callable[[Sequence[TopicPartition]], Awaitable[Iterable[tuple[TopicPartition, Offset]]]]
 """Returns the high watermarks of partitions; those that cannot be found out are left out."""
@@ -63,24 +66,23 @@ class GroupLags:
         """Return the groups here that have committed offsets."""
         return sorted(group for each in self._groups.committed().values() for group in each.offsets.groups)
 
-    async def of_group(self, group_id: str) -> list[PartitionLag]:
+    async def of_group(self, group_id: str, turns: Turns) -> list[PartitionLag]:
         """Return how far a group is behind, partition by partition; empty if it has no committed offsets.
 
         Raises Refusal, as `GroupCoordinators.view`.
         """
         shard, groups = self._groups.committed_of(group_id)
-        turns, found = Turns(AT_ONCE), []
+        found = []
         for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), self._clock.wall_ms()):
             found.append(each)
             await turns.done()
         return found
 
-    async def owners(self, group_id: str) -> dict[TopicPartition, Owner]:
+    async def owners(self, group_id: str, turns: Turns) -> dict[TopicPartition, Owner]:
         """Return the members of a group by what they read. Raises Refusal, as `GroupCoordinators.view`."""
         _, groups = self._groups.committed_of(group_id)
-        turns, found = Turns(AT_ONCE), dict[TopicPartition, Owner]()
+        found = dict[TopicPartition, Owner]()
         for owner in owners(groups, group_id, self._image()):
             found.update(dict.fromkeys(owner.partitions, owner))
-            # Long assignments of a member are read at once.
-            await turns.done(MEMBER + len(owner.partitions))
+            await turns.done(MEMBER + len(owner.partitions) // MEMBER)
         return found

@@ -20,7 +20,8 @@ from kraft.model.group_lags import (
     SeenCommit,
 )
 from kraft.model.ids import TopicPartition
-from kraft.server.coordinator.group_lags import GroupLags
+from kraft.server.coordinator.group_lags import TOLD_AT_ONCE, GroupLags
+from kraft.server.loop.turns import Turns, in_turns
 
 
 class GroupLagsHandler:
@@ -29,29 +30,24 @@ class GroupLagsHandler:
 
     async def handle(self, request: DescribeGroupLagsRequest) -> DescribeGroupLagsResponse:
         """Return each group, or its Refusal; once if the request repeats it. The members are told of named groups."""
-        if not request.group_ids:
-            return DescribeGroupLagsResponse(groups=[await self._of_group(each) for each in self._lags.group_ids()])
-        groups = [await self._of_named_group(each) for each in dict.fromkeys(request.group_ids)]
+        turns, groups = Turns(TOLD_AT_ONCE), []
+        for each in dict.fromkeys(request.group_ids or self._lags.group_ids()):
+            groups.append(await self._of_group(each, turns, tells_owners=bool(request.group_ids)))
+            await turns.done_with_id(each)
         return DescribeGroupLagsResponse(groups=groups)
 
-    async def _of_named_group(self, group_id: str) -> GroupLag:
-        group = await self._of_group(group_id)
-        if not group.partitions:
-            return group
+    async def _of_group(self, group_id: str, turns: Turns, *, tells_owners: bool) -> GroupLag:
         try:
-            owners = await self._lags.owners(group_id)
-        except Refusal as refusal:
-            return refused_group(group_id, refusal)
-        return replace(group, partitions=[_with_owner(each, owners) for each in group.partitions])
-
-    async def _of_group(self, group_id: str) -> GroupLag:
-        try:
-            found = await self._lags.of_group(group_id)
+            found = await self._lags.of_group(group_id, turns)
             if not found:
                 raise no_group(group_id)
+            owners = await self._lags.owners(group_id, turns) if tells_owners else {}
         except Refusal as refusal:
             return refused_group(group_id, refusal)
-        return group_lag(group_id, [partition_lag(each) for each in found])
+        partitions = [partition_lag(each) async for each in in_turns(found, turns)]
+        if owners:
+            partitions = [_with_owner(each, owners) async for each in in_turns(partitions, turns)]
+        return group_lag(group_id, partitions)
 
 
 def _with_owner(lag: PartitionLag, owners: Mapping[TopicPartition, Owner]) -> PartitionLag:

@@ -31,6 +31,13 @@ class Turns:
             await asyncio.sleep(0)
 
 
+async def in_turns(items: Iterable[Item], turns: Turns) -> AsyncIterator[Item]:
+    """Yield the items, each of which counts as done once the next one is asked for."""
+    for item in items:
+        yield item
+        await turns.done()
+
+
 async def pieces(items: Iterable[Item], at_once: int) -> AsyncIterator[list[Item]]:
     """Yield the items, `at_once` of them together, and give other tasks a turn between."""
     rest = iter(items)

@@ -10,8 +10,9 @@ from kraft.coordinator.groups.queries import list_groups
 from kraft.coordinator.lag.tracker import PartitionLag
 from kraft.model.errors import Refusal
 from kraft.server.coordinator.group_coordinators import GroupCoordinators, GroupsView
-from kraft.server.coordinator.group_lags import GroupLags
+from kraft.server.coordinator.group_lags import TOLD_AT_ONCE, GroupLags
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
+from kraft.server.loop.turns import Turns
 from kraft.server.metrics.metric import Metric, gauge
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
@@ -112,15 +113,16 @@ async def _collect_transactions(transactions: TransactionCoordinators, snapshot:
 
 
 async def _collect_lags(lags: GroupLags, snapshot: Snapshot) -> None:
+    turns = Turns(TOLD_AT_ONCE)
     for group_id in lags.group_ids():
         # It may have moved to another broker meanwhile.
         with suppress(Refusal):
-            _collect_group(group_id, await lags.of_group(group_id), snapshot)
+            await _collect_group(group_id, await lags.of_group(group_id, turns), snapshot)
         if snapshot.has_to_rest:
             await snapshot.rest()
 
 
-def _collect_group(group_id: str, found: list[PartitionLag], snapshot: Snapshot) -> None:
+async def _collect_group(group_id: str, found: list[PartitionLag], snapshot: Snapshot) -> None:
     offsets, lags = Counter[str](), Counter[str]()
     for each in found:
         topic = each.partition.topic
@@ -132,6 +134,8 @@ def _collect_group(group_id: str, found: list[PartitionLag], snapshot: Snapshot)
             lags[topic] += each.lag
         if each.behind is not None:
             snapshot.add_labelled(BEHIND, each.behind.ms, labels)
+        if snapshot.has_to_rest:
+            await snapshot.rest()
     for topic, offset in offsets.items():
         snapshot.add(CURRENT_OFFSET_SUM, offset, group_id, topic)
     for topic, lag in lags.items():

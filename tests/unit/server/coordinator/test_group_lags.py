@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pytest
+
 from kraft.coordinator.consumer_protocol import encode_assignment
 from kraft.model.errors import ErrorCode
 from kraft.model.group_lags import UNKNOWN, DescribeGroupLagsRequest, GroupLag
@@ -117,7 +119,7 @@ async def test_a_shard_that_is_loaded_again_has_no_new_commits(tmp_path: Path) -
         assert told.completeness == 0.1
 
 
-async def test_a_look_at_many_groups_gives_others_their_turn(tmp_path: Path) -> None:
+async def test_many_groups_are_looked_at_and_told_of_in_turns(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         looks = Looks(broker)
         count = 3 * group_lags.AT_ONCE
@@ -126,7 +128,24 @@ async def test_a_look_at_many_groups_gives_others_their_turn(tmp_path: Path) -> 
         async with TurnCounter() as counter:
             await looks.lags.look()
         assert counter.turns >= 3
-        assert len(await looks.told()) == count
+        async with TurnCounter() as counter:
+            found = await looks.told()
+        assert len(found) == count
+        assert counter.turns >= count // group_lags.TOLD_AT_ONCE
+        async with TurnCounter() as counter:
+            await looks.told(*(each.group_id for each in found))
+        assert counter.turns >= count // group_lags.TOLD_AT_ONCE
+
+
+async def test_ends_of_many_logs_are_noted_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        looks = Looks(broker)
+        await commit(broker, 1, 1)
+        await looks.lags.look()
+        monkeypatch.setattr(group_lags, "AT_ONCE", 1)
+        async with TurnCounter() as counter:
+            await looks.lags.look()
+        assert counter.turns >= 2, "one for each of the logs, though no commit is new"
 
 
 async def test_the_readers_of_partitions_are_told_of_named_groups(tmp_path: Path) -> None:
