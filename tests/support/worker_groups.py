@@ -26,20 +26,40 @@ SHARED: Final = {
 }
 """Files, or whole folders, whose tests run in one worker one after the other because of what they share."""
 
-LONGEST: Final = (
-    f"{_KAFKA}test_kafka_restarts.py",
+HUNGRY: Final = (
     "a Spark session",
     f"{_END_TO_END}programs/test_readme.py",
     f"{_END_TO_END}programs/test_demo.py",
-    f"{_KAFKA}groups/test_group_members.py",
-    f"{_END_TO_END}programs/test_background_nodes.py",
+    f"{_END_TO_END}programs/test_chaos.py",
+    f"{_END_TO_END}quorum/test_quorum_faults.py",
+    f"{_END_TO_END}cluster/test_node_processes.py",
     f"{_END_TO_END}programs/test_transactions.py",
-    f"{_KAFKA}groups/test_group_migration.py",
+    f"{_END_TO_END}programs/test_consumer_groups.py",
+    f"{_END_TO_END}programs/test_secured_nodes.py",
+    f"{_KAFKA}test_kafka_streams.py",
+    f"{_KAFKA}test_kafka_restarts.py",
+    f"{_KAFKA}test_exactly_once.py",
+    f"{_END_TO_END}storage/test_storage_failures.py",
+    f"{_END_TO_END}storage/test_replica_moves.py",
+    f"{_END_TO_END}storage/test_power_loss.py",
 )
-"""Groups that take half a minute and more, the longest first: the number of their slow tests does not tell.
+"""Groups that keep a core busy, with two thirds of a second of processor time a second, or that kill nodes under load.
 
-Before them comes one in which threads of librdkafka take both cores while brokers are away: at the end of the run it
-would meet other files that kill nodes.
+Two of them at the same time take each other's processor time: in test_kafka_restarts threads of librdkafka take both
+cores while brokers are away, and beside Spark it took 42 s, alone 15 s. One worker takes them one after the other, and
+they take it about as long as the others take the rest.
+"""
+
+LONGEST: Final = (
+    f"{_KAFKA}groups/test_group_members.py",
+    "three nodes",
+    f"{_END_TO_END}programs/test_background_nodes.py",
+    f"{_KAFKA}groups/test_group_migration.py",
+    f"{_KAFKA}test_login_limits.py",
+)
+"""Groups that take half a minute and more, though they have few slow tests: the longest first.
+
+All of them wait most of that time, for sessions, rebalances and deadlines.
 """
 
 T = TypeVar("T")
@@ -48,14 +68,16 @@ T = TypeVar("T")
 class Share(Enum):
     """What a worker takes first; it helps the others when there is no more of it."""
 
+    HUNGRY = auto()
     LONGEST_WITH_NODES = auto()
     QUICKEST_WITH_NODES = auto()
     COMPUTING = auto()
 
 
 SHARES: Final = (
-    Share.LONGEST_WITH_NODES,
+    Share.HUNGRY,
     Share.COMPUTING,
+    Share.LONGEST_WITH_NODES,
     Share.QUICKEST_WITH_NODES,
 )
 """Shares of the workers of two cores, in the order of their numbers."""
@@ -104,18 +126,19 @@ def next_group(groups: Sequence[str], share: Share) -> str:
     """Return the group that a worker with this share takes, of those that are left, the longest first.
 
     Files with nodes wait for more than half of their time, and files that compute use the cores meanwhile. Those that
-    kill nodes are long, so that no three of them meet before the end: their elections would take each other's
-    processor time.
+    need a core for themselves are left to one worker, so that no two of them meet.
     """
-    with_nodes = [group for group in groups if _has_nodes(group)]
+    hungry = [group for group in groups if group in HUNGRY]
+    waiting = [group for group in groups if _has_nodes(group) and group not in HUNGRY]
     computing = [group for group in groups if not _has_nodes(group)]
-    match share:
-        case Share.COMPUTING if computing:
-            return computing[0]
-        case Share.LONGEST_WITH_NODES if with_nodes:
-            return with_nodes[0]
-        case _:
-            return with_nodes[-1] if with_nodes else computing[0]
+    quickest = waiting[::-1]
+    kinds = {
+        Share.HUNGRY: (hungry, waiting, computing),
+        Share.COMPUTING: (computing, quickest, hungry),
+        Share.LONGEST_WITH_NODES: (waiting, computing, hungry),
+        Share.QUICKEST_WITH_NODES: (quickest, computing, hungry),
+    }[share]
+    return next(of_one_kind[0] for of_one_kind in kinds if of_one_kind)
 
 
 def _has_nodes(group: str) -> bool:
@@ -127,10 +150,11 @@ def _weight(name: str, group: Sequence[pytest.Item]) -> tuple[int, int, int]:
 
     A long file that starts last keeps one worker busy alone.
     """
-    place = len(LONGEST) - LONGEST.index(name) if name in LONGEST else 0
+    named = (*HUNGRY, *LONGEST)
+    place = len(named) - named.index(name) if name in named else 0
     return place, sum(item.get_closest_marker("slow") is not None for item in group), len(group)
 
 
 def worker_count() -> int:
-    """Return three for two cores: two whose tests wait for nodes most of their time, and one that computes."""
+    """Return four for two cores: one that computes, one whose tests keep a core busy, and two whose tests wait."""
     return max(1, len(os.sched_getaffinity(0)) * len(SHARES) // 2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.worker_groups import (
+    HUNGRY,
     LONGEST,
     SHARED,
     SHARES,
@@ -37,13 +38,14 @@ def test_workers_run_in_one_order_whatever_the_order_of_their_files(request: pyt
     assert longest_first(other) == longest_first(items)
 
 
-NODES_SLOW, NODES_QUICK = "tests/end_to_end/kafka/test_kafka_kills.py", "tests/end_to_end/programs/test_dev.py"
-SPARK, SIMULATION, UNIT = "a Spark session", "tests/simulation/test_quorum.py", "tests/unit/log/test_change.py"
+SLOW, QUICK = "tests/end_to_end/kafka/test_kafka_kills.py", "tests/end_to_end/programs/test_dev.py"
+SPARK, README = "a Spark session", "tests/end_to_end/programs/test_readme.py"
+SIMULATION, UNIT = "tests/simulation/test_quorum.py", "tests/unit/log/test_change.py"
 
 
 def order_of(share: Share) -> list[str]:
     """Return the groups in the order in which a worker would take them that were alone."""
-    left, taken = [SPARK, NODES_SLOW, SIMULATION, NODES_QUICK, UNIT], []
+    left, taken = [SPARK, README, SLOW, SIMULATION, QUICK, UNIT], []
     while left:
         taken.append(next_group(left, share))
         left.remove(taken[-1])
@@ -51,17 +53,19 @@ def order_of(share: Share) -> list[str]:
 
 
 def test_each_worker_begins_with_its_share_and_then_helps_the_others() -> None:
-    assert order_of(Share.LONGEST_WITH_NODES) == [SPARK, NODES_SLOW, NODES_QUICK, SIMULATION, UNIT]
-    assert order_of(Share.QUICKEST_WITH_NODES) == [NODES_QUICK, NODES_SLOW, SPARK, SIMULATION, UNIT]
-    assert order_of(Share.COMPUTING) == [SIMULATION, UNIT, NODES_QUICK, NODES_SLOW, SPARK]
+    assert order_of(Share.HUNGRY) == [SPARK, README, SLOW, QUICK, SIMULATION, UNIT]
+    assert order_of(Share.LONGEST_WITH_NODES) == [SLOW, QUICK, SIMULATION, UNIT, SPARK, README]
+    assert order_of(Share.QUICKEST_WITH_NODES) == [QUICK, SLOW, SIMULATION, UNIT, SPARK, README]
+    assert order_of(Share.COMPUTING) == [SIMULATION, UNIT, QUICK, SLOW, SPARK, README]
 
 
-def test_there_are_three_workers_for_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_the_four_workers_for_two_cores_one_takes_what_is_hungry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    assert worker_count() == len(SHARES) == 3
-    assert SHARES.count(Share.LONGEST_WITH_NODES) == 1, "elections of many nodes take each other's processor time"
+    assert worker_count() == len(SHARES) == 4
+    assert SHARES.count(Share.HUNGRY) == 1, "they would take each other's processor time"
 
 
-def test_the_longest_groups_are_there() -> None:
-    files = [each for each in LONGEST if each not in SHARED]
+def test_the_groups_that_are_named_are_there() -> None:
+    assert len({*HUNGRY, *LONGEST}) == len(HUNGRY) + len(LONGEST)
+    files = [each for each in (*HUNGRY, *LONGEST) if each not in SHARED]
     assert [each for each in files if not (ROOT / each).is_file() or group_of(f"{each}::test") != each] == []
