@@ -1,11 +1,14 @@
-"""Leaders that die, and clients that ask for metadata at that moment, or never."""
+"""Leaders that die, and clients that ask for metadata at that moment, or never; and followers that are slow."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Iterator
 from typing import Final
 
 import aiokafka
+import confluent_kafka as ck
 import pytest
 
 from kraft.client import Admin, ElectionType, TopicPartition
@@ -22,6 +25,7 @@ _TOPIC: Final = "led"
 _DEADLINE_S: Final = 30.0
 _METADATA_VERSION: Final = 9
 _KILLS: Final = 3
+_SLOW_MS: Final = 300
 
 
 def _leader(admin: Admin) -> int:
@@ -56,13 +60,62 @@ def test_metadata_that_is_asked_before_a_loss_is_noticed_names_no_dead_leader() 
             cluster.wait_ready(_DEADLINE_S)
 
 
-def test_a_client_that_repeats_list_offsets_at_a_former_leader_is_disconnected_and_reads_on() -> None:
-    with Cluster(_NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
-        create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=_NODES)
-        until_in_sync(admin, _TOPIC, _DEADLINE_S)
-        asyncio.run(_seek_after_a_move(cluster, admin))
-        lines = "".join(each.log_path.read_text() for each in cluster.nodes)
-        assert lines.count("ListOffsets was repeated") == 1
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(_NODES, overrides={"slow.request.log.ms": str(_SLOW_MS)}) as started:
+        create_topic(started.bootstrap_servers, _TOPIC, partitions=1, replication_factor=_NODES)
+        yield started
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap_servers) as opened:
+        until_in_sync(opened, _TOPIC, _DEADLINE_S)
+        yield opened
+
+
+def test_a_client_that_repeats_list_offsets_at_a_former_leader_is_disconnected_and_reads_on(
+    cluster: Cluster, admin: Admin
+) -> None:
+    asyncio.run(_seek_after_a_move(cluster, admin))
+    assert len(_lines_of(cluster, "ListOffsets was repeated")) == 1
+
+
+def test_a_produce_that_a_slow_follower_holds_up_is_logged_and_a_fetch_that_waits_for_it_is_not(
+    cluster: Cluster, admin: Admin
+) -> None:
+    servers = {"bootstrap.servers": cluster.kafka_bootstrap_servers, "log_level": 0}
+    waiting = {"client.id": "waits", "group.id": "none", "enable.auto.commit": False, "fetch.wait.max.ms": 5_000}
+    consumer = ck.Consumer({**servers, **waiting})
+    consumer.assign([ck.TopicPartition(_TOPIC, 0, ck.OFFSET_END)])
+    producer = ck.Producer({**servers, "client.id": "held-up", "acks": "all", "linger.ms": 0})
+    producer.produce(_TOPIC, b"at once", partition=0)
+    assert producer.flush(_DEADLINE_S) == 0
+    # It finds the end of the partition; from then on its fetches wait for records.
+    consumer.poll(0.1)
+    leader = _leader(admin)
+    follower = cluster.node(1 + leader % _NODES)
+    follower.pause()
+    try:
+        producer.produce(_TOPIC, b"held up", partition=0)
+        assert producer.flush(2 * _SLOW_MS / 1_000) == 1
+    finally:
+        follower.resume()
+    assert producer.flush(_DEADLINE_S) == 0
+    record = consumer.poll(_DEADLINE_S)
+    assert record is not None
+    consumer.close()
+    slow = [json.loads(line) for line in _lines_of(cluster, '"request answered slowly"')]
+    # The first one may be slow, too, on a machine that is busy.
+    *_, produce = (each for each in slow if each["client_id"] == "held-up" and each["api"] == "PRODUCE")
+    assert not [each for each in slow if each["api"] == "FETCH"]
+    assert produce["remote_ms"] >= _SLOW_MS > produce["local_ms"]
+    assert (produce["principal"], produce["listener"]) == ("User:ANONYMOUS", "PLAINTEXT")
+
+
+def _lines_of(cluster: Cluster, text: str) -> list[str]:
+    lines = "".join(each.log_path.read_text() for each in cluster.nodes).splitlines()
+    return [line for line in lines if text in line]
 
 
 async def _seek_after_a_move(cluster: Cluster, admin: Admin) -> None:
