@@ -160,6 +160,18 @@ BytesMax = Callable[[], int]
 """Returns the current limit on the size of a batch."""
 
 
+class Contents(Struct, frozen=True, kw_only=True):
+    """What a shard holds, for the node's log."""
+
+    counts: dict[str, int]
+    named: list[str]
+    """The first few that clients use now."""
+
+
+def _unknown_contents(_: Any) -> Contents:
+    return Contents(counts={}, named=[])
+
+
 class ShardKind(Struct, Generic[Replicated, Volatile, Command, Record], frozen=True, kw_only=True):
     """A kind of shards: its state machine, and the format of its records."""
 
@@ -168,5 +180,6 @@ class ShardKind(Struct, Generic[Replicated, Volatile, Command, Record], frozen=T
     decode: Callable[[bytes | None, bytes | None], Record | None]
     """Returns None for a record of a kind or version that is not known. Raises KraftError for a damaged one."""
 
+    contents: Callable[[Replicated], Contents] = _unknown_contents
     limits_sizes: bool = False
     """True if the shard itself refuses what would make its records too large; then it may write what it has allowed."""

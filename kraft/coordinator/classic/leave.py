@@ -36,7 +36,7 @@ def leave_group(
 
 def leave_reason(leaving: MemberIdentity) -> str:
     """Return why a member has left, as its client says (KIP-800)."""
-    return f"client reason: {leaving.reason or 'not provided'}"
+    return f"client reason: {leaving.reason}" if leaving.reason else "its client has left, and gave no reason"
 
 
 def _leave(group: ClassicGroup, leaving: MemberIdentity, left: dict[str, MemberIdentity]) -> ErrorCode:

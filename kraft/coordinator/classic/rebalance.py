@@ -119,7 +119,7 @@ def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 
 def join_reason(event: str, request: JoinGroupRequest) -> str:
     """Return the reason of a rebalance that a JoinGroup causes, with the client's own (KIP-800)."""
-    return f"{event}; client reason: {request.reason or 'not provided'}"
+    return f"{event}; client reason: {request.reason}" if request.reason else event
 
 
 def _begin_generation(draft: ClassicDraft) -> None:

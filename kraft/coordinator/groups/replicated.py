@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from kraft.coordinator.consumer.regexes import unresolved_regexes as unresolved_
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
+from kraft.coordinator.shard import Contents
 from kraft.metadata.persistent_maps import PersistentMap
 
 
@@ -38,6 +40,22 @@ class Groups(Struct, frozen=True, kw_only=True):
 
 
 NO_GROUPS: Final = Groups()
+
+NAMED_MAX: Final = 5
+
+
+def contents(groups: Groups) -> Contents:
+    """Return how many groups and members there are, and the first few groups with members, for the node's log."""
+    sizes = chain(
+        ((group_id, len(group.members)) for group_id, group in groups.classic.items()),
+        ((group_id, len(group.members)) for group_id, group in groups.consumer.items()),
+    )
+    members, named = 0, list[str]()
+    for group_id, size in sizes:
+        members += size
+        if size and len(named) < NAMED_MAX:
+            named.append(group_id)
+    return Contents(counts={"groups": len(groups.classic) + len(groups.consumer), "members": members}, named=named)
 
 
 def replay(groups: Groups, record: GroupRecord) -> Groups:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from kraft.coordinator.shard import Contents
 from kraft.coordinator.transactions.records import (
     FLEXIBLE,
     PartitionsSchema,
@@ -31,6 +32,16 @@ class Transactions(Struct, frozen=True, kw_only=True):
 
 
 NO_TRANSACTIONS: Final = Transactions()
+
+NAMED_MAX: Final = 5
+
+
+def contents(transactions: Transactions) -> Contents:
+    """Return how many transactional ids there are, and with a transaction that is open, and the first few of these."""
+    is_open = [each for each, state in transactions.by_id.items() if state.state is TransactionState.ONGOING]
+    counts = {"transactional_ids": len(transactions.by_id), "ongoing": len(is_open)}
+    return Contents(counts=counts, named=is_open[:NAMED_MAX])
+
 
 _ID_BYTES: Final = 640
 _PARTITION_BYTES: Final = 150

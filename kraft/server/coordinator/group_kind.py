@@ -9,7 +9,7 @@ from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord, UnknownGroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
 from kraft.coordinator.groups.commands import GroupCommand
-from kraft.coordinator.groups.replicated import Groups
+from kraft.coordinator.groups.replicated import Groups, contents
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.volatile import GroupsVolatile
@@ -25,7 +25,7 @@ GroupHost: TypeAlias = ShardHost[Groups, GroupsVolatile, GroupCommand, GroupReco
 
 
 def group_kind(settings: GroupShardSettings) -> GroupKind:
-    return ShardKind(shard=GroupShard(settings), encode=encode, decode=_decode)
+    return ShardKind(shard=GroupShard(settings), encode=encode, decode=_decode, contents=contents)
 
 
 def _decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 import structlog
 from msgspec import Struct, field
 
-from kraft.coordinator.shard import DecisionContext, Reply, ShardKind, ShardWork, Ticket, TimerKey
+from kraft.coordinator.shard import Contents, DecisionContext, Reply, ShardKind, ShardWork, Ticket, TimerKey
 from kraft.coordinator.shard_batches import Happening
 from kraft.coordinator.shard_effects import (
     AppendBatch,
@@ -147,12 +147,15 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """Load the shard and run it, until `resign`."""
         self._start_task(self._run(), "coordinator")
 
-    def resign(self, refusal: Refusal) -> None:
+    def resign(self, reason: str) -> None:
         """Stop at once: refuse every waiting request."""
         self._has_resigned = True
+        # Most partitions of a new cluster are empty.
+        if self._shard is not None and self.partition.log.log_end_offset:
+            log.info("coordinator resigned", partition=str(self), reason=reason)
         self._tasks.cancel()
         self._timers.clear()
-        self._refuse_all(refusal)
+        self._refuse_all(not_coordinator(reason))
 
     async def close(self) -> None:
         """Wait for the end of the tasks, after `resign`."""
@@ -250,7 +253,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
             shard = ShardMachine(self._kind.shard, self._kind.encode, self._for_shard(), replayed.replicated)
             (load_state,) = shard.start()
             assert isinstance(load_state, Load)
-            decision = await self._decide_loaded(load_state)
+            decision, contents = await self._decide_loaded(load_state)
             self._shard = shard
             log.log(
                 _level(replayed),
@@ -260,6 +263,8 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 records=replayed.records,
                 skipped=replayed.skipped,
                 ms=round((loop.time() - began_s) * 1_000),
+                **contents.counts,
+                **({"in_use": contents.named} if contents.named else {}),
                 **({"reason_skipped": replayed.reason} if replayed.skipped else {}),
             )
             self._carry_out(shard.loaded(decision))
@@ -275,12 +280,14 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
             if self.partition.high_watermark < end:
                 await watch.wait(WATCH_S)
 
-    async def _decide_loaded(self, load_state: Load[Replicated]) -> Any:
-        executor, context = self._services.executor, self._services.context()
-        return await in_thread(executor, self._kind.shard.loaded, load_state.replicated, context)
+    async def _decide_loaded(self, load_state: Load[Replicated]) -> tuple[Any, Contents]:
+        kind, context, replicated = self._kind, self._services.context(), load_state.replicated
+        return await in_thread(
+            self._services.executor, lambda: (kind.shard.loaded(replicated, context), kind.contents(replicated))
+        )
 
     async def _load_again(self, load_state: Load[Replicated]) -> None:
-        decision = await self._decide_loaded(load_state)
+        decision, _ = await self._decide_loaded(load_state)
         self._carry_out(self.running().loaded(decision))
         self._services.loaded(self.partition)
 

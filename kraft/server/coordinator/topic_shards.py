@@ -82,7 +82,7 @@ class TopicShards(Generic[Replicated, Volatile, Command, Record]):
         earlier = self._by_number.get(number)
         if earlier is not None and earlier.partition is partition:
             del self._by_number[number]
-            earlier.resign(not_coordinator(f"this broker stopped leading {partition.topic_partition}"))
+            earlier.resign(f"this broker stopped leading {partition.topic_partition}")
         if partition.leader is not None and not self.is_stopping:
             host = self._by_number[number] = ShardHost(partition, self._kind, self._services)
             host.start()
@@ -98,5 +98,5 @@ class TopicShards(Generic[Replicated, Volatile, Command, Record]):
                 await watch.wait(min(until_s - loop.time(), DRAIN_S_MAX / 10))
         hosts, self._by_number = tuple(self), {}
         for host in hosts:
-            host.resign(not_coordinator("this broker is stopping"))
+            host.resign("this broker is stopping")
         await asyncio.gather(*(host.close() for host in hosts))

@@ -9,7 +9,7 @@ from kraft.coordinator.shard import BytesMax, ShardKind
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.record_codec import decode, encode
 from kraft.coordinator.transactions.records import TransactionRecord, UnknownTransactionRecord
-from kraft.coordinator.transactions.replicated import Transactions
+from kraft.coordinator.transactions.replicated import Transactions, contents
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.volatile import TransactionsVolatile
@@ -21,7 +21,8 @@ TransactionHost: TypeAlias = ShardHost[Transactions, TransactionsVolatile, Trans
 
 
 def transaction_kind(settings: TransactionSettings) -> TransactionKind:
-    return ShardKind(shard=TransactionShard(settings), encode=encode, decode=_decode, limits_sizes=True)
+    shard = TransactionShard(settings)
+    return ShardKind(shard=shard, encode=encode, decode=_decode, contents=contents, limits_sizes=True)
 
 
 def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:

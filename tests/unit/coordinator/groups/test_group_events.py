@@ -113,6 +113,14 @@ def test_the_last_member_of_a_classic_group_leaves() -> None:
     ]
 
 
+def test_a_client_may_leave_and_join_without_a_reason() -> None:
+    shard = Coordinator()
+    member_id = shard.stable()
+    assert told(shard)[1] == ("started", 0, f"member {member_id} joined", 1)
+    leave(shard, member_id)
+    assert told(shard)[0] == ("left", member_id, "its client has left, and gave no reason")
+
+
 def test_a_classic_member_without_heartbeats_is_removed() -> None:
     shard = Coordinator()
     member_id = shard.stable()

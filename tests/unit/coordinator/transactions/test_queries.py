@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.coordinator.transactions.queries import ListFilters, describe_transaction, list_transactions
+from kraft.coordinator.transactions.replicated import contents
 from kraft.coordinator.transactions.transaction import TransactionState
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.coordinator.transactions.coordinator import ORDERS, PARCELS, Coordinator
@@ -83,3 +84,9 @@ def test_states_have_the_names_of_kafka() -> None:
         "Dead",
         "PrepareEpochFence",
     ]
+
+
+def test_the_contents_are_counted_and_open_transactions_named(coordinator: Coordinator) -> None:
+    found = contents(coordinator.transactions)
+    assert found.counts == {"transactional_ids": 4, "ongoing": 2}
+    assert sorted(found.named) == ["new", "old"]

@@ -91,7 +91,8 @@ async def test_damaged_records_and_those_of_later_versions_are_skipped_with_one_
             lead(broker.partition, epoch=2, replicas=(1,))
             await settle()
         assert await committed(broker) == 5
-    (loaded,) = [event for event in logs if event["event"].startswith("coordinator")]
+    resigned, loaded = [event for event in logs if event["event"].startswith("coordinator")]
+    assert resigned["reason"] == "this broker stopped leading __consumer_offsets-0"
     assert (loaded["records"], loaded["skipped"]) == (1, 3)
     assert loaded["reason_skipped"]
 
