@@ -28,6 +28,13 @@ _NO_TOPICS: Final[TopicOffsets] = PersistentMap()
 _NO_PARTITIONS: Final[PartitionOffsets] = PersistentMap()
 
 
+class Moment(NamedTuple):
+    """The time by both clocks: commits have wall time, and looks at logs a time that never jumps."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
 class PartitionLag(NamedTuple):
     """How far a group is behind in one partition."""
 
@@ -127,26 +134,26 @@ class LagTracker:
         """Return the partitions whose ends have to be known."""
         return list(self._readers)
 
-    def note_ends(self, ends: Iterable[tuple[TopicPartition, Offset]], now_ms: int) -> Iterator[None]:
+    def note_ends(self, ends: Iterable[tuple[TopicPartition, Offset]], monotonic_ms: int) -> Iterator[None]:
         """Note where logs end now, and yield after each. A partition that nobody reads any more is left out."""
         for place, end in ends:
             if place in self._readers:
                 if (known := self._ends.get(place)) is None:
                     known = self._ends[place] = LogEnds()
-                known.add(now_ms, end)
+                known.add(monotonic_ms, end)
             yield
 
-    def lag_of(self, shard: int, group: str, topics: TopicOffsets, now_ms: int) -> Iterator[PartitionLag]:
+    def lag_of(self, shard: int, group: str, topics: TopicOffsets, now: Moment) -> Iterator[PartitionLag]:
         """Yield how far a group with these committed offsets is behind, partition by partition, sorted."""
         windows: Mapping[_Key, CommitWindow] = self._windows.get(shard, {})
         for topic in sorted(topics):
             partitions = topics[topic]
             for partition in sorted(partitions):
                 window = windows.get((group, topic, partition))
-                yield self._lag_in(TopicPartition(topic, partition), partitions[partition], window, now_ms)
+                yield self._lag_in(TopicPartition(topic, partition), partitions[partition], window, now)
 
     def _lag_in(
-        self, place: TopicPartition, committed: CommittedOffset, window: CommitWindow | None, now_ms: int
+        self, place: TopicPartition, committed: CommittedOffset, window: CommitWindow | None, now: Moment
     ) -> PartitionLag:
         offset, ends = committed.offset, self._ends.get(place)
         first, end = (None, None) if ends is None else (ends.first, ends.end)
@@ -161,9 +168,9 @@ class LagTracker:
         if ends is None or end is None:
             return PartitionLag(place, offset, None, None, LagState.OK, tuple(commits))
         lag = max(0, end - offset)
-        was_at_end = ends.was_within(offset, now_ms - self._window_ms)
-        state = state_of(commits, lag, now_ms, was_at_end=was_at_end, window_ms=self._window_ms)
-        return PartitionLag(place, offset, lag, ends.behind(offset, now_ms), state, tuple(commits))
+        was_at_end = ends.was_within(offset, now.monotonic_ms - self._window_ms)
+        state = state_of(commits, lag, now.wall_ms, was_at_end=was_at_end, window_ms=self._window_ms)
+        return PartitionLag(place, offset, lag, ends.behind(offset, now.monotonic_ms), state, tuple(commits))
 
 
 def _lag(end: Offset | None, offset: Offset) -> int | None:

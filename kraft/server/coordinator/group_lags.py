@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from kraft.coordinator.groups.owners import Owner, owners
-from kraft.coordinator.lag.tracker import LOOK_MS, LagTracker, PartitionLag
+from kraft.coordinator.lag.tracker import LOOK_MS, LagTracker, Moment, PartitionLag
 from kraft.metadata.image import CurrentImage
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.clock import Clock
@@ -59,7 +59,7 @@ class GroupLags:
                 await turns.done()
         if watched := tracker.watched():
             ends = await self._ask_for_ends(watched)
-            for _ in tracker.note_ends(ends, self._clock.wall_ms()):
+            for _ in tracker.note_ends(ends, self._clock.monotonic_ms()):
                 await turns.done()
 
     def group_ids(self) -> list[str]:
@@ -72,8 +72,8 @@ class GroupLags:
         Raises Refusal, as `GroupCoordinators.view`.
         """
         shard, groups = self._groups.committed_of(group_id)
-        found = []
-        for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), self._clock.wall_ms()):
+        found, now = [], Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
+        for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), now):
             found.append(each)
             await turns.done()
         return found

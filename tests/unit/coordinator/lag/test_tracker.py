@@ -9,8 +9,9 @@ from hypothesis.strategies import integers, sampled_from
 
 from kraft.coordinator.lag import tracker
 from kraft.coordinator.lag.commit_window import COMMITS_KEPT
+from kraft.coordinator.lag.log_ends import Behind
 from kraft.coordinator.lag.states import Commit, LagState
-from kraft.coordinator.lag.tracker import LagTracker, PartitionLag
+from kraft.coordinator.lag.tracker import LagTracker, Moment, PartitionLag
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import TopicOffsets
 from kraft.coordinator.offsets.group_topic_partition import GroupTopicPartition, with_items
@@ -40,7 +41,7 @@ def end_at(lags: LagTracker, ends: list[tuple[TopicPartition, Offset]], now_ms: 
 
 
 def lag_in(lags: LagTracker, groups: Groups, *, now_ms: int = 0, shard: int = 7) -> PartitionLag:
-    (found,) = lags.lag_of(shard, "billing", groups["billing"], now_ms)
+    (found,) = lags.lag_of(shard, "billing", groups["billing"], Moment(now_ms, now_ms))
     return found
 
 
@@ -95,15 +96,32 @@ def test_a_full_window_has_room_for_a_commit_that_no_look_has_found() -> None:
     assert (len(found.commits), found.commits[0].offset, found.commits[-1].offset) == (COMMITS_KEPT, 1, 50)
 
 
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_a_step_of_the_wall_clock_changes_no_age(step_ms: int) -> None:
+    lags, groups = LagTracker(), groups_of(offset=10, at_ms=0)
+    looked(lags, groups)
+    end_at(lags, [(ORDERS, Offset(10))], 0)
+    end_at(lags, [(ORDERS, Offset(20))], 10_000)
+    ((stepped,), unstepped) = (
+        lags.lag_of(7, "billing", groups["billing"], Moment(12_000 + step_ms, 12_000)),
+        lag_in(lags, groups, now_ms=12_000),
+    )
+    assert (
+        (stepped.behind, stepped.state) == (unstepped.behind, unstepped.state) == (Behind(12_000, False), LagState.OK)
+    )
+
+
 def test_of_more_than_may_be_remembered_the_lag_is_known_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "WINDOWS_MAX", 1)
     lags, groups = LagTracker(), groups_of("audit", before=groups_of("billing"))
     looked(lags, groups)
     end_at(lags, [(ORDERS, Offset(30))], 0)
-    found = [next(lags.lag_of(7, group, groups[group], 0)) for group in ("audit", "billing")]
+    found = [next(lags.lag_of(7, group, groups[group], Moment(0, 0))) for group in ("audit", "billing")]
     assert [each.lag for each in found] == [20, 20]
     later = [groups_of(group, offset=25, at_ms=1, before=groups)[group] for group in ("audit", "billing")]
-    known = [next(lags.lag_of(7, group, each, 1)) for group, each in zip(("audit", "billing"), later, strict=True)]
+    known = [
+        next(lags.lag_of(7, group, each, Moment(1, 1))) for group, each in zip(("audit", "billing"), later, strict=True)
+    ]
     assert sorted(len(each.commits) for each in known) == [1, 2], "one of them is not remembered"
 
 
@@ -166,7 +184,7 @@ class Lags(RuleBasedStateMachine):
     def it_remembers_the_last_commits_that_it_saw_and_knows_the_newest(self) -> None:
         for shard, seen in self.seen.items():
             for group, topics in self.groups[shard].items():
-                for found in self.lags.lag_of(shard, group, topics, self.now_ms):
+                for found in self.lags.lag_of(shard, group, topics, Moment(self.now_ms, self.now_ms)):
                     key = GroupTopicPartition(group, found.partition.topic, found.partition.partition)
                     newest = topics[key.topic][key.partition].commit_timestamp_ms
                     known = [each for each in seen.get(key, ()) if each != newest]

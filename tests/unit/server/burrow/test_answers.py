@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from kraft.coordinator.lag.states import LagState
-from kraft.coordinator.lag.tracker import LagTracker
+from kraft.coordinator.lag.tracker import LagTracker, Moment
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import TopicOffsets
 from kraft.coordinator.offsets.group_topic_partition import GroupTopicPartition, with_items
@@ -103,7 +103,7 @@ class Played:
         if topics is None:
             refused = refused_group(group, Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group"))
             return group_status("c1", refused, {}, shows_all=True)
-        found = self._tracker.lag_of(SHARD, group, topics, now_ms)
+        found = self._tracker.lag_of(SHARD, group, topics, Moment(now_ms, now_ms))
         # A setting of Burrow. Whoever reads our answers can do the same.
         judged = (each if each.completeness >= minimum_complete else each._replace(state=LagState.OK) for each in found)
         lags = [partition_lag(each) for each in judged]
