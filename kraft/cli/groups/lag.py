@@ -20,6 +20,7 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.printing import print_columns, print_json, say
+from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 
 if TYPE_CHECKING:
     from kraft.model.group_lags import GroupLag, PartitionLag
@@ -54,33 +55,41 @@ def lag(
     SEEN is how much of the last ten commits the coordinator has seen: it looks every ten seconds, and begins anew when
     it has moved to another broker. BEHIND is the age of the first record that waits.
     """
-    from kraft.model.errors import ErrorCode, Refusal, error_code
-
     named = list(dict.fromkeys([*(positional or ()), *(group or ())]))
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        while True:
-            found = admin.describe_group_lags(named)
-            seen = [each for each in found if each.error_code == ErrorCode.NONE]
-            failed = [each for each in found if each.error_code != ErrorCode.NONE]
-            if watch and sys.stdout.isatty():
-                print(CLEAR_SCREEN, end="")
-            if output is Output.JSON:
-                print_json([_as_json(each) for each in seen])
-            elif named:
-                _print_partitions(seen)
-            else:
-                _print_groups(seen)
-            if not watch:
-                break
+        failed = _show(admin.describe_group_lags(named), by_partition=bool(named), clears=watch, output=output)
+        while watch:
             for each in failed:
                 say(each.error_message)
             sys.stdout.flush()
             # Between two looks, as the user has asked for.
             time.sleep(interval_ms / 1_000)
+            try:
+                found = admin.describe_group_lags(named)
+            except KraftError as error:
+                # It is watched for what goes wrong: a broker that is down may be back at the next look.
+                failed = []
+                say(str(error))
+            else:
+                failed = _show(found, by_partition=bool(named), clears=True, output=output)
     for each in failed:
         if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise Refusal(error_code(each.error_code), each.error_message)
     check_all_found([each.group_id for each in failed])
+
+
+def _show(found: Sequence[GroupLag], *, by_partition: bool, clears: bool, output: Output) -> list[GroupLag]:
+    """Print the groups; return those of which nothing is known."""
+    seen = [each for each in found if each.error_code == ErrorCode.NONE]
+    if clears and sys.stdout.isatty():
+        print(CLEAR_SCREEN, end="")
+    if output is Output.JSON:
+        print_json([_as_json(each) for each in seen])
+    elif by_partition:
+        _print_partitions(seen)
+    else:
+        _print_groups(seen)
+    return [each for each in found if each.error_code != ErrorCode.NONE]
 
 
 def total_lag(group: GroupLag) -> int | None:
@@ -110,14 +119,15 @@ def _behind(partition: PartitionLag) -> str:
 def _print_groups(groups: Sequence[GroupLag]) -> None:
     rows = []
     for each in groups:
-        last = max(each.partitions, key=lambda partition: partition.behind_ms)
+        # A user who may not describe the topics is told of the group, and of no partition.
+        last = max(each.partitions, key=lambda partition: partition.behind_ms, default=None)
         total = total_lag(each)
         rows.append(
             (
                 each.group_id,
                 each.state,
                 NOT_KNOWN if total is None else total,
-                _behind(last),
+                NOT_KNOWN if last is None else _behind(last),
                 len(each.partitions),
                 _seen(each.partitions),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminClient
@@ -19,7 +19,7 @@ from kraft.client.model.group_offsets import (
 )
 from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
-from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.group_lags import DescribeGroupLagsRequest, GroupLag
 from kraft.model.ids import TopicPartition
@@ -79,26 +79,32 @@ async def describe_group_lags(
 
     A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND; one that no broker
     coordinates now has COORDINATOR_NOT_AVAILABLE. A coordinator looks every ten seconds, and remembers in memory:
-    `completeness` says how much of the last commits it has seen.
+    `completeness` says how much of the last commits it has seen. A broker that does not answer is an error if all
+    groups were asked for, and otherwise of the groups that no other one coordinates.
     """
     request = DescribeGroupLagsRequest(group_ids=checked_names(group_ids))
-    responses = await admin.calls.of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
+    call = admin.calls.outcome_of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
+    outcomes = (await admin.calls.watched(call, timeout_ms)).values()
+    failures = [each for each in outcomes if isinstance(each, KraftError)]
+    if failures and (not request.group_ids or len(failures) == len(outcomes)):
+        raise failures[0]
     found = dict[str, GroupLag]()
-    for response in responses.values():
-        for each in response.groups:
+    for response in outcomes:
+        for each in () if isinstance(response, KraftError) else response.groups:
             # The others do not coordinate the group.
             if each.error_code != ErrorCode.NOT_COORDINATOR:
                 found[each.group_id] = each
     for group_id in request.group_ids:
-        found.setdefault(group_id, _without_coordinator(group_id))
+        found.setdefault(group_id, _without_coordinator(group_id, failures))
     return [found[group_id] for group_id in sorted(found)]
 
 
-def _without_coordinator(group_id: str) -> GroupLag:
+def _without_coordinator(group_id: str, failures: Sequence[KraftError]) -> GroupLag:
+    reason = f"{failures[0]}; it may coordinate the group" if failures else "it may be moving, or not exist"
     return GroupLag(
         group_id=group_id,
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        error_message=f"no broker coordinates group {group_id!r} now: it may be moving, or not exist",
+        error_message=f"no broker coordinates group {group_id!r} now: {reason}",
         state="",
         partitions=[],
     )

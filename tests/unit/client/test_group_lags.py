@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraft.client.aio.group_admin import describe_group_lags
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.group_lags import DescribeGroupLagsResponse, GroupLag
+from kraft.rpc.peers import Unreachable
 from kraft.server.handlers.group_lags import group_lag, refused_group
 
 ELSEWHERE = refused_group("billing", Refusal(ErrorCode.NOT_COORDINATOR, "this broker does not lead it"))
 
 
-def admin(*answers: list[GroupLag]) -> Any:
-    async def of_each_broker(*_: object) -> dict[int, DescribeGroupLagsResponse]:
-        return {number: DescribeGroupLagsResponse(groups=each) for number, each in enumerate(answers)}
+DOWN = Unreachable("broker-2:9094", "broker 2 does not answer")
 
-    return SimpleNamespace(calls=SimpleNamespace(of_each_broker=of_each_broker))
+
+def admin(*answers: list[GroupLag] | KraftError) -> Any:
+    async def outcome_of_each_broker(*_: object) -> dict[int, DescribeGroupLagsResponse | KraftError]:
+        return {
+            number: each if isinstance(each, KraftError) else DescribeGroupLagsResponse(groups=each)
+            for number, each in enumerate(answers)
+        }
+
+    async def watched(call: Awaitable[Any], _: int | None) -> Any:
+        return await call
+
+    return SimpleNamespace(calls=SimpleNamespace(outcome_of_each_broker=outcome_of_each_broker, watched=watched))
+
+
+HERE = refused_group("billing", Refusal(ErrorCode.NOT_COORDINATOR, "this broker does not lead it"))
 
 
 HERE = group_lag("billing", [])
@@ -35,3 +49,17 @@ async def test_a_named_group_that_no_broker_coordinates_is_told() -> None:
     (found,) = await describe_group_lags(admin([ELSEWHERE], [ELSEWHERE]), ["billing"])
     assert (found.group_id, found.error_code) == ("billing", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert await describe_group_lags(admin([], [])) == []
+
+
+async def test_a_broker_that_is_down_is_an_error_of_the_groups_that_it_may_coordinate() -> None:
+    assert await describe_group_lags(admin([HERE], DOWN), ["billing"]) == [HERE]
+    (found,) = await describe_group_lags(admin([ELSEWHERE], DOWN), ["billing"])
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.error_message.endswith(": broker 2 does not answer; it may coordinate the group")
+
+
+async def test_all_groups_are_told_of_by_all_brokers_or_by_none() -> None:
+    with pytest.raises(Unreachable, match="broker 2"):
+        await describe_group_lags(admin([HERE], DOWN))
+    with pytest.raises(Unreachable, match="broker 2"):
+        await describe_group_lags(admin(DOWN, DOWN), ["billing"])
