@@ -53,8 +53,14 @@ def cluster(port: int) -> Iterator[Cluster]:
         assert (_value(_scraped(port), "process_start_time_seconds") or 0) > began_s - 1
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(topic=TOPIC, partitions=2)])
+        # Before, a produce is refused, tried again, and counted as failed.
+        until(lambda: _leads(port, "0"), f"nobody leads {TOPIC}-0")
         _produce_and_consume(cluster.kafka_bootstrap_servers)
         yield cluster
+
+
+def _leads(port: int, partition: str) -> bool:
+    return _value(_scraped(port), "kafka_topic_partition_leader", topic=TOPIC, partition=partition) is not None
 
 
 def _produce_and_consume(address: str) -> None:
