@@ -31,10 +31,10 @@ class PartitionLag(Struct, frozen=True, kw_only=True):
 
     committed_offset: int
     lag: int
-    """Records up to the high watermark, in the last ten seconds."""
+    """Offsets up to the high watermark at the last look, so those of open transactions count."""
 
     behind_ms: int
-    """Age of the first record that waits; 0: none does."""
+    """Age of the first record that waits, also if it has been deleted meanwhile; 0: none does."""
 
     is_at_least: bool
     """True: that record is older than the memory of the coordinator, and so the age may be higher."""

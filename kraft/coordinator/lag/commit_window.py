@@ -16,7 +16,7 @@ _NO_LAG: Final = -1
 
 
 class CommitWindow:
-    """An array of numbers: a hundred thousand of these take some 35 MiB."""
+    """An array of numbers: a hundred thousand of these take some 40 MiB."""
 
     __slots__ = ("_numbers",)
 

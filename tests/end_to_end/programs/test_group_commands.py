@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import confluent_kafka
 import pytest
@@ -314,6 +315,10 @@ def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: A
     assert burrow(metrics_port, f"/{cluster_id}/topic/{name}")["offsets"] == [RECORDS, RECORDS]
 
     assert {each["owner"] for each in status["partitions"]} == {""}
+    deletion = Request(f"http://127.0.0.1:{metrics_port}/v3/kafka/{cluster_id}/consumer/{name}", method="DELETE")
+    with pytest.raises(HTTPError, match="405"):
+        urlopen(deletion, timeout=DEADLINE_S)
+    assert lag_of_group()["state"] == "ERR", "nothing was deleted"
     with reading(cluster, name):
         lags = burrow(metrics_port, f"/{cluster_id}/consumer/{name}/lag")["status"]["partitions"]
         topics = burrow(metrics_port, f"/{cluster_id}/consumer/{name}")["topics"]
