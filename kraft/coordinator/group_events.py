@@ -77,6 +77,12 @@ class OffsetsExpired(Struct, frozen=True, kw_only=True):
     """True if the group itself is removed: it has neither members nor offsets any more."""
 
 
+class DeletedByClient(Struct, frozen=True, kw_only=True):
+    """A client has deleted the group, with its committed offsets."""
+
+    group_id: str
+
+
 MemberEvent: TypeAlias = MemberJoined | MemberGone | MemberAway | MemberReplaced
 RebalanceEvent: TypeAlias = MemberEvent | RebalanceStarted | RebalanceCompleted
-GroupEvent: TypeAlias = RebalanceEvent | OffsetsExpired
+GroupEvent: TypeAlias = RebalanceEvent | OffsetsExpired | DeletedByClient

@@ -14,6 +14,7 @@ from kraft.coordinator.classic.deletion import delete_group as delete_classic_gr
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.messages import GroupDeleted
 from kraft.coordinator.consumer.departures import decide_deletion
+from kraft.coordinator.group_events import DeletedByClient
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.coordinator.groups.replicated import group_tombstones
@@ -53,6 +54,7 @@ def _delete(state: GroupsState, group_id: str, tickets: tuple[Ticket, ...]) -> G
         volatile=ended.volatile.with_classic({group_id: None}),
         records=(*offsets.records, *group_tombstones(state.groups, group_id)),
         timers={GroupDeletionTimer(group_id): None, **own.timers},
+        events=(DeletedByClient(group_id=group_id),),
     )
 
 

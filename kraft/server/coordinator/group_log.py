@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct, field
 
 from kraft.coordinator.group_events import (
+    DeletedByClient,
     GroupEvent,
     MemberAway,
     MemberEvent,
@@ -90,6 +91,8 @@ class GroupLog:
             event = cast(GroupEvent, happening.event)
             if isinstance(event, OffsetsExpired):
                 self._log_expiry(event)
+            elif isinstance(event, DeletedByClient):
+                self._line("group removed", {"group": event.group_id, "reason": "a client has deleted it"})
             else:
                 self._log(event, self._progress(event.group_id, leader_epoch), happening.at_ms)
         self._is_due = bool(self._waiting)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kraft.coordinator.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from kraft.coordinator.group_events import (
+    DeletedByClient,
     GroupEvent,
     MemberAway,
     MemberGone,
@@ -15,6 +16,7 @@ from kraft.coordinator.group_events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from kraft.coordinator.groups.commands import DeleteGroup
 from kraft.wire.schema.join_group import JoinGroupResponse
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from kraft.wire.schema.sync_group import SyncGroupRequest
@@ -57,6 +59,8 @@ def _told(event: GroupEvent) -> tuple[object, ...]:
             return "completed", event.epoch, event.members, event.partitions
         case OffsetsExpired():
             return "expired", event.offsets, event.is_removed
+        case DeletedByClient():
+            return "deleted", event.group_id
 
 
 def beat(shard: Coordinator, member_id: str, epoch: int, *owned: int, **fields: Any) -> ConsumerHeartbeatResponse:
@@ -119,6 +123,14 @@ def test_a_client_may_leave_and_join_without_a_reason() -> None:
     assert told(shard)[1] == ("started", 0, f"member {member_id} joined", 1)
     leave(shard, member_id)
     assert told(shard)[0] == ("left", member_id, "its client has left, and gave no reason")
+
+
+def test_a_group_that_a_client_deletes() -> None:
+    shard = Coordinator()
+    leave(shard, shard.stable())
+    told(shard)
+    shard.request(DeleteGroup(group_id=GROUP))
+    assert told(shard) == [("deleted", GROUP)]
 
 
 def test_a_classic_member_without_heartbeats_is_removed() -> None:

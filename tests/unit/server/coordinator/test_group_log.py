@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.coordinator.group_events import (
+    DeletedByClient,
     GroupEvent,
     MemberAway,
     MemberGone,
@@ -109,11 +110,13 @@ async def test_offsets_that_expire_and_groups_that_end_with_them_have_a_line(lin
     await reporter.report(
         OffsetsExpired(group_id=GROUP, offsets=7, is_removed=False),
         OffsetsExpired(group_id="old", offsets=2, is_removed=True),
+        DeletedByClient(group_id="gone"),
     )
     why = "it has no members and no offsets any more"
     assert said(lines) == [
         {"event": "group offsets expired", "log_level": "info", "group": GROUP, "offsets": 7},
         {"event": "group removed", "log_level": "info", "group": "old", "offsets": 2, "reason": why},
+        {"event": "group removed", "log_level": "info", "group": "gone", "reason": "a client has deleted it"},
     ]
 
 
