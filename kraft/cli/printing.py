@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import typer
@@ -19,10 +19,21 @@ def print_json(value: object) -> None:
 
 def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table without borders, for people and for `awk`."""
+    for line in _lines(titles, rows):
+        print(line)
+
+
+def say_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table for people on standard error."""
+    for line in _lines(titles, rows):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _lines(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
     texts = [list(titles), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(titles))]
     for row in texts:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def joined(ids: Iterable[int]) -> str:

@@ -54,6 +54,8 @@ Pattern = Annotated[
     ),
 ]
 
+NO_RESOURCE: Final = "no resource is given: name one with --topic, --group, --cluster or another"
+
 Resource = tuple[ResourceType, str]
 
 
@@ -195,7 +197,7 @@ def check_exist(wanted: Sequence[tuple[Resource, Operation]]) -> None:
 
 
 def no_resource() -> typer.BadParameter:
-    return typer.BadParameter("no resource is given: name one with --topic, --group, --cluster or another")
+    return typer.BadParameter(NO_RESOURCE)
 
 
 def _of_clients(resources: Resources, actions: Actions) -> Iterator[tuple[Resource, Operation]]:

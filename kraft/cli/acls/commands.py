@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,7 +17,9 @@ from kraft.cli.acls.administrators import (
     visible_settings,
 )
 from kraft.cli.acls.choices import (
+    NO_RESOURCE,
     Actions,
+    Held,
     Holders,
     Pattern,
     PatternChoice,
@@ -25,7 +28,6 @@ from kraft.cli.acls.choices import (
     check_principal,
     entries,
     holders,
-    no_resource,
     operations,
     wanted_operations,
 )
@@ -39,7 +41,7 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import counted, fail, print_columns, print_json, say
+from kraft.cli.printing import counted, fail, print_columns, print_json, say, say_columns
 from kraft.metadata.acl_decisions import FILTERS_PER_REQUEST_MAX
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
@@ -121,6 +123,8 @@ def delete(
     given: Holders,
     actions: Actions,
     resources: Resources,
+    principal: Principal = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --principal: do not ask before.")] = False,
     pattern: Pattern = None,
     force: Force = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -129,21 +133,21 @@ def delete(
 ) -> None:
     """Delete ACLs, and print which ones.
 
-    Without principals, all ACLs of the resources. Refused, without --force, if it takes ALTER on the cluster from the
-    last principal that has it and the broker has no super users: then nobody could change ACLs any more.
+    Without principals, all ACLs of the resources. With --principal, all of this principal, those that deny, too: they
+    are shown before, and deleted after a yes. Refused, without --force, if it takes ALTER on the cluster from the last
+    principal that has it and the broker has no super users: then nobody could change ACLs any more.
     """
     held = holders(given)
-    if not held and not resources.named():
-        raise no_resource()
-    if not held and actions.are_chosen:
-        raise _nobody()
+    _check_chosen(held, actions, resources, principal)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if held:
             found = entries(wanted_operations(resources, actions), held, _pattern_of_new(pattern))
         else:
-            found = _found(admin, _filters(resources, pattern, None))
+            found = _found(admin, _filters(resources, pattern, principal))
         if not force:
             _check_administrators(admin, deleted=found)
+        if principal is not None and found and not yes:
+            _ask(found)
         deleted = [each for part in _parts(found) for each in admin.delete_acls([_exactly(one) for one in part])]
     if not deleted:
         # As in Kafka's tool, the operation `all` is one of its own here, and not every one.
@@ -191,6 +195,36 @@ def check(
             print_columns(_TITLES, [_row(decision.entry)])
     if not decision.is_allowed:
         raise typer.Exit(1)
+
+
+def _check_chosen(held: Sequence[Held], actions: Actions, resources: Resources, principal: str | None) -> None:
+    """Raise BadParameter unless the options say which ACLs are to be deleted."""
+    if principal is not None:
+        check_principal(principal, "--principal")
+        if held or actions.are_chosen:
+            raise typer.BadParameter(
+                "is for all ACLs of a principal: for single ones give --allow-principal or --deny-principal instead",
+                param_hint="--principal",
+            )
+    elif not resources.named():
+        # Whoever chooses operations means single ACLs.
+        whole = "" if actions.are_chosen else "; for all ACLs of a principal give --principal"
+        raise typer.BadParameter(f"{NO_RESOURCE}{whole}")
+    elif not held and actions.are_chosen:
+        raise _nobody()
+
+
+def _ask(found: Sequence[AclEntry]) -> None:
+    """Show what is to be deleted, and end the command unless the user wants it."""
+    say_columns(_TITLES, [_row(each) for each in sorted(found, key=_row)])
+    if not _is_asked_at_a_terminal():
+        fail(f"nothing is deleted: give --yes to delete {counted(len(found), 'ACL')} like these")
+    if not typer.confirm(f"Delete {counted(len(found), 'ACL')}?", err=True):
+        fail("nothing is deleted")
+
+
+def _is_asked_at_a_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _nobody() -> typer.BadParameter:

@@ -73,8 +73,9 @@ class Misfits:
         sasl = self._security.sasl
         if isinstance(sasl, PasswordLogin):
             remedy = (
-                "check user and password in sasl.jaas.config, or sasl.username and sasl.password; kraft users "
-                f"set-password {sasl.user} sets another one"
+                "check user and password in sasl.jaas.config, or sasl.username and sasl.password; an administrator "
+                f"whose login works sets another one with kraft users set-password {sasl.user}; if none does, "
+                "SECURITY.md says what to do"
             )
             return AuthenticationFailed(code, f"{address} refused user {sasl.user!r}: {text}: {remedy}")
         remedy = "it may have expired, or be of another issuer or for another audience; the broker's log has the reason"

@@ -132,8 +132,8 @@ def test_wrong_credentials_are_one_error_that_does_not_tell_which_users_exist(
     }[mechanism]
     assert str(refused.value).replace("nobody", "alice") == (
         f"SASL_AUTHENTICATION_FAILED: {closed.bootstrap_servers.split(',')[0]} refused user 'alice': {reason}: check "
-        "user and password in sasl.jaas.config, or sasl.username and sasl.password; kraft users set-password alice "
-        "sets another one"
+        "user and password in sasl.jaas.config, or sasl.username and sasl.password; an administrator whose login works "
+        "sets another one with kraft users set-password alice; if none does, SECURITY.md says what to do"
     )
     with (
         Producer(closed.bootstrap_servers, max_block_ms=5_000, **settings) as producer,

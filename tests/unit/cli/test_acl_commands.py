@@ -13,7 +13,7 @@ from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import CLUSTER_NAME, Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
-from tests.support.acl_entries import PREFIXED, entry
+from tests.support.acl_entries import DENY, PREFIXED, entry
 
 ANNA = entry(CLUSTER_NAME, Operation.ALTER, principal="User:anna", resource_type=ResourceType.CLUSTER)
 
@@ -68,6 +68,10 @@ def run(monkeypatch: pytest.MonkeyPatch, admin: FakeAdmin, *arguments: str) -> R
         ("create --allow-principal User:a --group g --operation write", "a group has no write: use one of all, read"),
         ("create --allow-principal User:a --topic t --operation cluster-action", "a topic has no cluster-action"),
         ("delete", "no resource is given"),
+        ("delete --allow-principal User:a", "no resource is given"),
+        ("delete --allow-principal User:a", "for all ACLs of a principal give --principal"),
+        ("delete --principal User:a --operation read", "is for all ACLs of a principal"),
+        ("delete --principal a", "'a' has no kind"),
         ("delete --topic t --operation read", "nobody is given"),
         ("delete --topic t --producer", "nobody is given"),
         ("list --principal a", "'a' has no kind"),
@@ -151,3 +155,33 @@ def test_a_denial_is_deleted_and_the_same_acl_that_allows_stays(monkeypatch: pyt
     assert len(admin.acls) == 2
     run(monkeypatch, admin, "delete", "--deny-principal", "User:alice", *options)
     assert admin.acls == {entry("orders")}
+
+
+@pytest.fixture
+def mixed() -> FakeAdmin:
+    """ACLs of alice, one of which denies, and of others."""
+    denial = entry("pay", Operation.WRITE, permission=DENY)
+    return FakeAdmin(ANNA, entry("orders"), denial, entry("orders", principal="User:b"))
+
+
+def test_all_acls_of_a_principal_are_shown_and_deleted_after_a_yes(
+    monkeypatch: pytest.MonkeyPatch, mixed: FakeAdmin
+) -> None:
+    refused = run(monkeypatch, mixed, "delete", "--principal", "User:alice")
+    assert refused.exit_code == 1
+    assert "nothing is deleted: give --yes to delete 2 ACLs like these" in refused.output
+    assert [line.split()[1] for line in refused.stderr.splitlines()[1:3]] == ["orders", "pay"]
+    assert len(mixed.acls) == 4
+    monkeypatch.setattr("kraft.cli.acls.commands._is_asked_at_a_terminal", lambda: True)
+    monkeypatch.setattr(commands, "open_admin", lambda *_: mixed)
+    typed = ["acls", "delete", "--principal", "User:alice"]
+    assert CliRunner().invoke(main.application(["acls"]), typed, input="n\n").exit_code == 1
+    assert len(mixed.acls) == 4
+    assert CliRunner().invoke(main.application(["acls"]), typed, input="y\n").exit_code == 0
+    assert {each.principal for each in mixed.acls} == {"User:anna", "User:b"}
+
+
+def test_a_script_says_yes_before_and_may_name_a_resource(monkeypatch: pytest.MonkeyPatch, mixed: FakeAdmin) -> None:
+    done = run(monkeypatch, mixed, "delete", "--principal", "User:alice", "--topic", "pay", "--yes")
+    assert (done.exit_code, len(mixed.acls)) == (0, 3)
+    assert "nothing is deleted" in run(monkeypatch, mixed, "delete", "--principal", "User:nobody").output

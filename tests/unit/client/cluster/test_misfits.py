@@ -315,7 +315,8 @@ async def test_a_refused_password_names_address_user_and_remedy() -> None:
     text = await explained(ClientSecurity(sasl=PASSWORD), code, "invalid credentials")
     assert text == (
         "SASL_AUTHENTICATION_FAILED: broker-1:9094 refused user 'alice': invalid credentials: check user and password "
-        "in sasl.jaas.config, or sasl.username and sasl.password; kraft users set-password alice sets another one"
+        "in sasl.jaas.config, or sasl.username and sasl.password; an administrator whose login works sets another one "
+        "with kraft users set-password alice; if none does, SECURITY.md says what to do"
     )
     assert "secret" not in text
 
