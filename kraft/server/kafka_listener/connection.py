@@ -172,7 +172,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._writer.drop()
         for reply in self._replies:
             if reply.task is not None:
-                reply.task.cancel()
+                # After its first step, in which it begins to await: Python warns of what nobody has awaited.
+                self._loop.call_soon(reply.task.cancel)
         self._replies.clear()
         self._buffer.finished()
         self._buffer.close()
