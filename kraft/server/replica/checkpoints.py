@@ -26,6 +26,8 @@ class HighWatermarkCheckpoints:
         self._directories = storage.directories
         self._failures = failures
         self.read = HighWatermarks(storage.disk, storage.directories.online)
+        self._skipped: set[LogDirectory] = set()
+        """Directories without room for their checkpoint, which is logged once, and tried again every few seconds."""
 
     async def write(
         self, *, needs_room: bool, only: Collection[LogDirectory] | None = None
@@ -48,9 +50,12 @@ class HighWatermarkCheckpoints:
             await self._storage.in_thread_of(directory, self.read.write, directory, offsets)
         except OSError as error:
             if is_disk_full(error) and not needs_room:
-                log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
+                if directory not in self._skipped:
+                    self._skipped.add(directory)
+                    log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
                 return str(error)
             self._failures.directory_failed(directory, str(error))
+        self._skipped.discard(directory)
         return None
 
     def _held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
@@ -194,3 +195,14 @@ async def test_a_log_directory_with_room_is_used_instead_of_a_full_one(tmp_path:
         controller.image = with_topic(controller.image, [1], [1])
         await controller.publish()
         assert (two.directories("a"), two.directories("b")) == ([], ["orders-0", "orders-1"])
+
+
+async def test_a_checkpoint_without_room_is_logged_once_until_there_is_room(host: Host, disk: FullDisk) -> None:
+    async with creating(host):
+        pass
+    with capture_logs() as lines:
+        for refused in (FILE_NAME, FILE_NAME, "", FILE_NAME, FILE_NAME):
+            disk.refused = refused
+            await host.publisher.checkpoint()
+    skipped = [each for each in lines if each["event"] == "high watermark checkpoint skipped, disk full"]
+    assert [each["log_level"] for each in skipped] == ["warning"] * 2
