@@ -18,7 +18,7 @@ from chaos.nemesis.faults import FaultKind, NothingToBreak
 from chaos.nemesis.schedule import Planned, schedule
 from chaos.nemesis.targets import Targets
 from chaos.recorder import Recorder
-from chaos.toxiproxy import HOST, Link, Server, ToxiproxyMissing, find_or_build
+from chaos.toxiproxy import HOST, Server, ToxiproxyMissing, find_or_build
 from chaos.workloads import AppendPlan, AppendWorkload
 from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster, NodeFailed
@@ -139,19 +139,8 @@ class _Execution:
             ports, kafka_ports = proxy_ports[:count], proxy_ports[count:]
             kafka = SASL_SSL if self._plan.secure else PLAINTEXT
             # Certificates name the host, which nodes and proxies share.
-            advertised = {
-                node_id: {"advertised.listeners": f"GRPC://{HOST}:{port},{kafka}://{HOST}:{kafka_port}"}
-                for node_id, (port, kafka_port) in enumerate(zip(ports, kafka_ports, strict=True), 1)
-            }
-            cluster = self._cluster(advertised)
-            listeners = zip(cluster.nodes, cluster.kafka_bootstrap_servers.split(","), strict=True)
-            proxies = [
-                Link(name=name, listen_port=port, upstream=upstream)
-                for (node, kafka), to in zip(listeners, zip(ports, kafka_ports, strict=True), strict=True)
-                for name, port, upstream in zip(
-                    links.link_names(node.node_id), to, (node.address or "", kafka), strict=True
-                )
-            ]
+            cluster = self._cluster(links.advertised(ports, kafka_ports, kafka))
+            proxies = links.proxies(cluster, ports, kafka_ports)
             server = stack.enter_context(Server(program, api_port, proxies))
             stack.enter_context(cluster)
             yield cluster, server, ",".join(f"{HOST}:{port}" for port in ports)

@@ -6,13 +6,13 @@ other directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from chaos.nemesis.faults import Broken, FaultKind
 from chaos.nemesis.targets import Targets
-from chaos.toxiproxy import Server
-from kraft.testing import NodeProcess
+from chaos.toxiproxy import HOST, Link, Server
+from kraft.testing import Cluster, NodeProcess
 
 NAMES = ("latency", "bandwidth", "slow-close", "cut", "reset")
 
@@ -20,6 +20,24 @@ NAMES = ("latency", "bandwidth", "slow-close", "cut", "reset")
 def link_names(node_id: int) -> tuple[str, str]:
     """Return the names of the proxies before a broker's GRPC listener and before that for Kafka's protocol."""
     return f"broker-{node_id}", f"broker-{node_id}-kafka"
+
+
+def advertised(ports: Sequence[int], kafka_ports: Sequence[int], kafka: str) -> dict[int, dict[str, str]]:
+    """Return the settings of each broker, by id, with which it advertises these ports of proxies."""
+    return {
+        node_id: {"advertised.listeners": f"GRPC://{HOST}:{port},{kafka}://{HOST}:{kafka_port}"}
+        for node_id, (port, kafka_port) in enumerate(zip(ports, kafka_ports, strict=True), 1)
+    }
+
+
+def proxies(cluster: Cluster, ports: Sequence[int], kafka_ports: Sequence[int]) -> list[Link]:
+    """Return the proxies at these ports, two for each broker of the cluster."""
+    listeners = zip(cluster.nodes, cluster.kafka_bootstrap_servers.split(","), strict=True)
+    return [
+        Link(name=name, listen_port=port, upstream=upstream)
+        for (node, kafka), to in zip(listeners, zip(ports, kafka_ports, strict=True), strict=True)
+        for name, port, upstream in zip(link_names(node.node_id), to, (node.address or "", kafka), strict=True)
+    ]
 
 
 def kinds(targets: Targets, server: Server, chance: Random) -> list[FaultKind]:

@@ -71,7 +71,7 @@ def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[Fu
     retriable, or the load had an error.
     """
     found = []
-    with _small_disk(directory / "disk") as disk:
+    with small_disk(directory / "disk") as disk:
         ballast = _lay_ballast(disk, times)
         settings = {
             "log.dirs": str(disk / "data"),
@@ -105,7 +105,7 @@ def create_on_full_disk(directory: Path) -> str:
     Mounts below `directory`. Returns the error that producers got while the disk was full. Raises CannotMount, and
     AssertionError if the node ends or its logs are not sound in the end.
     """
-    with _small_disk(directory / "disk") as disk:
+    with small_disk(directory / "disk") as disk:
         settings = {
             "log.dirs": str(disk / "data"),
             "log.free.space.min.bytes": "0",
@@ -114,7 +114,7 @@ def create_on_full_disk(directory: Path) -> str:
         }
         with Cluster(nodes=1, directory=directory / "cluster", overrides=settings) as cluster:
             pid = cluster.node(1).pid
-            ballast = _fill(disk)
+            ballast = fill(disk)
             with Admin(cluster.bootstrap_servers) as admin:
                 admin.create_topic(_TOPIC, partitions=1, replication_factor=1)
             refusal = _wait_until_offline(cluster.bootstrap_servers)
@@ -126,7 +126,7 @@ def create_on_full_disk(directory: Path) -> str:
     return refusal
 
 
-def _fill(disk: Path) -> list[Path]:
+def fill(disk: Path) -> list[Path]:
     """Write a ballast file until nothing more fits on the disk."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
@@ -155,12 +155,13 @@ def verify(directory: Path) -> None:
 
 def check_mount() -> None:
     """Raises CannotMount."""
-    with tempfile.TemporaryDirectory() as directory, _small_disk(Path(directory) / "disk"):
+    with tempfile.TemporaryDirectory() as directory, small_disk(Path(directory) / "disk"):
         pass
 
 
 @contextmanager
-def _small_disk(mount_point: Path) -> Iterator[Path]:
+def small_disk(mount_point: Path) -> Iterator[Path]:
+    """Mount a disk of `DISK_BYTES` there. Raises CannotMount."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         raise CannotMount("mounting a tmpfs takes root, and the command mount")
     mount_point.mkdir(parents=True)

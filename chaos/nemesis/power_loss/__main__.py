@@ -31,7 +31,7 @@ def main(medium: Path, mount_point: Path, sync_ms_max: float, seed: int) -> None
 
     def wait_for_disk() -> None:
         """A sync takes as long as on a disk that has to turn, so that power fails in the middle of some."""
-        time.sleep(chance.uniform(0, sync_ms_max) / 1000)
+        time.sleep(chance.uniform(0, sync_ms_max) / 1000 + volume.slow_sync_s)
 
     def obey() -> None:
         for line in sys.stdin:
@@ -50,6 +50,9 @@ def _done(volume: Volume, command: dict[str, Any]) -> dict[str, Any]:
     match command:
         case {"do": "hold syncs"}:
             volume.hold_syncs()
+            return {}
+        case {"do": "slow syncs", "seconds": seconds}:
+            volume.slow_sync_s = seconds
             return {}
         case {"do": "fail syncs", "path_ends_with": path_ends_with}:
             volume.fail_syncs(path_ends_with)

@@ -67,6 +67,10 @@ class PowerLossDisk:
         """Make every sync hang until the power is cut, as on a disk that hangs; unsynced data accumulates."""
         self._command({"do": "hold syncs"})
 
+    def slow_syncs(self, seconds: float) -> None:
+        """Make every sync take that much longer, as on a disk that is about to die, or that others use up."""
+        self._command({"do": "slow syncs", "seconds": seconds})
+
     def fail_syncs(self, path_ends_with: str) -> None:
         """Make syncs of files opened by such a path fail with EIO. What they should have written stays
         readable, and no later sync writes it: the kernel has said so once."""

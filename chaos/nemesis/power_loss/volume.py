@@ -61,6 +61,8 @@ class Volume:
         self._failed_bytes = 0
         self._may_sync = Event()
         self._may_sync.set()
+        self.slow_sync_s = 0.0
+        """Time that each sync takes longer."""
         self._names = Names()
         self._nodes = {ROOT: _Node(_DIRECTORY_MODE, None, time.time_ns(), time.time_ns())}
         self._last_node = ROOT
