@@ -31,6 +31,7 @@ from kraft.runtime.entropy import Entropy
 from kraft.server.coordinator.group_kind import GroupHost, GroupKind
 from kraft.server.coordinator.group_log import GroupLog
 from kraft.server.coordinator.offset_verification import OffsetVerification
+from kraft.server.coordinator.rebalance_counts import RebalanceCounts
 from kraft.server.coordinator.shard_host import HostSettings, ShardHostServices
 from kraft.server.coordinator.topic_changes import Describable, TopicChanges
 from kraft.server.coordinator.topic_shards import TopicShards, decision_context
@@ -96,7 +97,9 @@ class GroupCoordinators:
             fatal=fatal,
             loaded=self._loaded,
         )
-        services = replace(services, report=GroupLog(services.backlog, clock.monotonic_ms).report)
+        self.rebalances = RebalanceCounts(clock.monotonic_ms)
+        group_log = GroupLog(services.backlog, clock.monotonic_ms, self.rebalances)
+        services = replace(services, report=group_log.report)
         self._topic_changes = TopicChanges(image, index, clock, self._background, fatal)
         self._hosts = TopicShards(OFFSETS_TOPIC, kind, services, image)
 

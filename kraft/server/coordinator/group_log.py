@@ -29,6 +29,8 @@ from kraft.coordinator.group_events import (
 )
 from kraft.coordinator.shard_batches import Happening
 from kraft.model.callbacks import NowMs
+from kraft.model.groups import MANY_REBALANCES, REBALANCES_WITHIN_MS
+from kraft.server.coordinator.rebalance_counts import RebalanceCounts
 from kraft.server.loop.backlog import Backlog
 
 log = structlog.get_logger()
@@ -63,8 +65,10 @@ class _Progress(Struct, eq=False, kw_only=True):
 
 
 class GroupLog:
-    def __init__(self, backlog: Backlog, monotonic_ms: NowMs) -> None:
+    def __init__(self, backlog: Backlog, monotonic_ms: NowMs, rebalances: RebalanceCounts) -> None:
+        """`rebalances` counts those that are reported."""
         self._backlog = backlog
+        self._rebalances = rebalances
         self._monotonic_ms = monotonic_ms
         self._waiting: deque[tuple[int, Happening]] = deque()
         self._is_due = False
@@ -115,6 +119,8 @@ class GroupLog:
                 self._log_member(event, progress)
 
     def _log_start(self, event: RebalanceStarted, progress: _Progress, at_ms: int) -> None:
+        if self._rebalances.note(event.group_id) % MANY_REBALANCES == 0:
+            self._log_many(event)
         facts = {
             "group": event.group_id,
             ("old_generation" if event.is_classic else "epoch"): event.epoch,
@@ -126,6 +132,19 @@ class GroupLog:
             return
         progress.began_ms = at_ms
         self._line("group rebalance started", facts)
+
+    def _log_many(self, event: RebalanceStarted) -> None:
+        if not self._rebalances.is_to_be_told(event.group_id):
+            return
+        facts = {
+            "group": event.group_id,
+            "rebalances": self._rebalances.lately(event.group_id),
+            "within_s": REBALANCES_WITHIN_MS // 1_000,
+            "members": event.members,
+            "latest_reason": event.reason,
+            "remedy": "find the member that comes and goes: the lines 'group member joined' and 'removed' name them",
+        }
+        self._line("group rebalances again and again", facts, is_warning=True)
 
     def _log_end(self, event: RebalanceCompleted, progress: _Progress, at_ms: int) -> None:
         del self._groups[event.group_id]
@@ -179,7 +198,7 @@ class GroupLog:
         if progress.lines[line] <= SAME_LINES_MAX:
             self._line(line, facts)
 
-    def _line(self, line: str, facts: dict[str, Any]) -> None:
+    def _line(self, line: str, facts: dict[str, Any], *, is_warning: bool = False) -> None:
         now_ms = self._monotonic_ms()
         if now_ms - self._period_began_ms >= PERIOD_MS:
             self._period_began_ms, self._lines = now_ms, 0
@@ -191,7 +210,8 @@ class GroupLog:
         self._lines += 1
         omitted = {"lines_not_logged": self._not_logged} if self._not_logged else {}
         self._not_logged = 0
-        log.info(line, **{name: _short(fact) for name, fact in facts.items()}, **omitted)
+        write = log.warning if is_warning else log.info
+        write(line, **{name: _short(fact) for name, fact in facts.items()}, **omitted)
 
 
 def _short(fact: Any) -> Any:

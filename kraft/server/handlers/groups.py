@@ -38,7 +38,8 @@ class GroupsHandler:
         for view in self._coordinators.views():
             for group in list_groups(view.committed, view.volatile):
                 if (not states or group.group_state.lower() in states) and (not types or group.group_type in types):
-                    groups.append(group)
+                    rebalances = self._coordinators.rebalances.lately(group.group_id)
+                    groups.append(replace(group, rebalances=rebalances) if rebalances else group)
                 await turns.done()
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(groups))
 

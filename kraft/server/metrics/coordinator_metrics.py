@@ -9,11 +9,12 @@ from typing import Final
 from kraft.coordinator.groups.queries import list_groups
 from kraft.coordinator.lag.tracker import PartitionLag
 from kraft.model.errors import Refusal
+from kraft.model.groups import MANY_REBALANCES
 from kraft.server.coordinator.group_coordinators import GroupCoordinators, GroupsView
 from kraft.server.coordinator.group_lags import TOLD_AT_ONCE, GroupLags
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
-from kraft.server.metrics.metric import Metric, gauge
+from kraft.server.metrics.metric import Metric, counter, gauge
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
 
@@ -23,6 +24,11 @@ GROUPS: Final = gauge(
     "type",
     "state",
     jmx="kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups...",
+)
+REBALANCES: Final = counter("kraft_group_rebalances", "Rebalances of groups that began, as this coordinator has seen.")
+UNSETTLED: Final = gauge(
+    "kraft_groups_unsettled",
+    f"Groups that began {MANY_REBALANCES} rebalances or more within the last five minutes: they hardly read.",
 )
 MEMBERS_BYTES: Final = gauge("kraft_groups_memory_bytes", "Memory of the members of groups, approximately.")
 TRANSACTIONS: Final = gauge(
@@ -56,6 +62,8 @@ BEHIND: Final = _of_group(
 
 METRICS: Final[tuple[Metric, ...]] = (
     GROUPS,
+    REBALANCES,
+    UNSETTLED,
     MEMBERS_BYTES,
     TRANSACTIONS,
     MEMBERS,
@@ -71,6 +79,8 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     if parts.broker is None:
         return
     coordinators, per_group = parts.broker.coordinators, parts.config.metrics.per_partition
+    snapshot.add(REBALANCES, coordinators.groups.rebalances.total)
+    snapshot.add(UNSETTLED, coordinators.groups.rebalances.unsettled)
     # While one of them is loading, they are counted in the next scrape.
     with suppress(Refusal):
         await _collect_groups(coordinators.groups, per_group, snapshot)

@@ -13,6 +13,8 @@ class ListedGroup(Struct):
     protocol_type: String
     group_state: String = field("4+", default="")
     group_type: String = field("5+", default="")
+    # In no version of Kafka: over gRPC, how many rebalances began within five minutes, as the coordinator has seen.
+    rebalances: Int32 = field("none", default=0)
 
 
 class ListGroupsResponse(Message, key=16, versions="0-5", flexible="3+"):

@@ -29,6 +29,7 @@ from kraft.rpc.group_calls import FIND_COORDINATOR
 from kraft.server.apis import serving
 from kraft.server.apis.groups import GROUP_APIS
 from kraft.server.coordinator.group_coordinators import GroupsView
+from kraft.server.coordinator.rebalance_counts import RebalanceCounts
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.wire.schema.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.client.coordinators import client, found
@@ -48,6 +49,7 @@ class FakeGroups:
         self.coordinator_id = 1
         self.groups = self._shard.empty()
         self.volatile = GroupsVolatile()
+        self.rebalances = RebalanceCounts(lambda: 0)
         self.commands: list[GroupCommand] = []
         self.may_commit = asyncio.Event()
         """Cleared, it holds commits back."""

@@ -28,6 +28,9 @@ class ListedGroup(Struct, frozen=True, kw_only=True):
     type: str
     """`classic` or `consumer`."""
 
+    rebalances: int = 0
+    """How many began within five minutes, as its coordinator has seen; 50 stands for that many or more."""
+
 
 class GroupMember(Struct, frozen=True, kw_only=True):
     """A member, and the partitions that it has now."""
@@ -71,7 +74,11 @@ class GroupDescription(Struct, frozen=True, kw_only=True):
 
 def listed(group: list_groups.ListedGroup) -> ListedGroup:
     return ListedGroup(
-        group_id=group.group_id, protocol_type=group.protocol_type, state=group.group_state, type=group.group_type
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        type=group.group_type,
+        rebalances=group.rebalances,
     )
 
 

@@ -22,8 +22,10 @@ from kraft.coordinator.group_events import (
     RebalanceStarted,
 )
 from kraft.coordinator.shard_batches import Happening
+from kraft.model.groups import MANY_REBALANCES
 from kraft.server.coordinator import group_log
 from kraft.server.coordinator.group_log import LINES_MAX, PERIOD_MS, SAME_LINES_MAX, TEXT_MAX, GroupLog
+from kraft.server.coordinator.rebalance_counts import RebalanceCounts
 from kraft.server.loop.backlog import Backlog
 
 GROUP = "billing"
@@ -43,7 +45,11 @@ class Reporter:
     def __init__(self) -> None:
         self.now_ms = 1_000
         self.leader_epoch = 1
-        self.log = GroupLog(Backlog(), lambda: self.now_ms)
+        self.log = self.new_log()
+
+    def new_log(self, slice_s: float | None = None) -> GroupLog:
+        backlog = Backlog() if slice_s is None else Backlog(slice_s=slice_s)
+        return GroupLog(backlog, lambda: self.now_ms, RebalanceCounts(lambda: self.now_ms))
 
     async def report(self, *events: GroupEvent) -> None:
         self.log.report(self.leader_epoch, [Happening(event, self.now_ms, True) for event in events])
@@ -218,7 +224,7 @@ async def test_of_many_groups_no_more_than_a_number_of_lines_is_written_in_a_per
 
 async def test_lines_are_written_in_several_turns_of_the_loop(lines: Lines) -> None:
     reporter = Reporter()
-    reporter.log = GroupLog(Backlog(slice_s=0), lambda: reporter.now_ms)
+    reporter.log = reporter.new_log(slice_s=0)
     reporter.log.report(1, [Happening(joined(f"m-{each}", f"group-{each}"), 0, True) for each in range(100)])
     assert lines == []
     await asyncio.sleep(0)
@@ -265,3 +271,16 @@ async def test_an_error_in_a_line_does_not_end_the_lines_after_it(
     await reporter.report(completed())
     assert [line["event"] for line in lines] == ["group rebalance completed"]
     assert len(failures) == 1
+
+
+async def test_a_group_that_rebalances_again_and_again_is_warned_of_once(lines: Lines) -> None:
+    reporter = Reporter()
+    for _ in range(3 * MANY_REBALANCES):
+        await reporter.report(started(), completed())
+    (warning,) = [each for each in lines if each["log_level"] == "warning"]
+    assert warning["event"] == "group rebalances again and again"
+    assert (warning["group"], warning["rebalances"], warning["latest_reason"]) == (
+        GROUP,
+        MANY_REBALANCES,
+        "member m joined",
+    )

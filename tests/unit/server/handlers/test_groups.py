@@ -9,6 +9,7 @@ import pytest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_GROUP
 from kraft.server.handlers.groups import descriptions_to_version
+from kraft.wire.declaration import replace
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest
@@ -50,7 +51,22 @@ async def test_groups_are_listed_by_state_and_type(
     async with GroupBroker(tmp_path) as broker:
         await with_groups(broker)
         listed = await broker.handlers.groups.list_groups(ListGroupsRequest(states_filter=states, types_filter=types))
-        assert sorted(listed.groups, key=lambda each: each.group_id) == found
+        # How often they rebalanced is for another test.
+        groups = [replace(each, rebalances=0) for each in listed.groups]
+        assert sorted(groups, key=lambda each: each.group_id) == found
+
+
+async def test_groups_are_listed_with_their_rebalances_of_the_last_minutes(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await broker.stable("calm")
+        await broker.leave(await broker.stable("restless"), "restless")
+        # The lines about groups are written, and counted, in later turns.
+        for _ in range(20):
+            await asyncio.sleep(0)
+        listed = await broker.handlers.groups.list_groups(ListGroupsRequest())
+        counts = {each.group_id: each.rebalances for each in listed.groups}
+        # One when the member joined, one when it left.
+        assert counts == {"calm": 1, "restless": 2}
 
 
 async def test_classic_groups_are_described_and_others_are_not_found(tmp_path: Path) -> None:
