@@ -40,6 +40,12 @@ class LogTransactions:
             return high_watermark
         return min(max(unstable, self._files.log_start), high_watermark)
 
+    def oldest_write_ms(self) -> int | None:
+        """Return when the producer of the oldest undecided transaction wrote last; None without one."""
+        producer_id = self._producers.transactions.first_undecided_producer
+        state = None if producer_id is None else self._producers.get(producer_id)
+        return None if state is None else state.timestamp_ms
+
     def high_watermark_advanced(self, high_watermark: Offset) -> None:
         """Forget decided transactions below the high watermark: they no longer hold back the last stable offset."""
         self._producers.transactions.replicate(high_watermark)

@@ -37,6 +37,11 @@ class OpenTransactions:
         """First offset of the oldest undecided transaction; None if there is none."""
         return next(iter(self._undecided.values()), None)
 
+    @property
+    def first_undecided_producer(self) -> int | None:
+        """Producer id of the oldest undecided transaction; None if there is none."""
+        return next(iter(self._undecided), None)
+
     def begin(self, producer_id: int, first_offset: Offset) -> None:
         """Note a transaction that begins behind all others."""
         self._undecided[producer_id] = first_offset

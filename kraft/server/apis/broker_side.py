@@ -16,7 +16,7 @@ from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.append_audit import AppendAuditHandler
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import GroupHandlers, OperatorHandlers, RecordHandlers
-from kraft.server.handlers.describe_log_directories import ShortageOf
+from kraft.server.handlers.describe_log_directories import ShortageOf, SyncTime
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.transactions import TransactionsHandler
@@ -47,6 +47,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
 
     leader_throttle: LeaderThrottle
     shortage_of: ShortageOf
+    sync_s: SyncTime
     awaited_replicas: AwaitedReplicasHandler
     records_deleted: Callback
     """Called after DeleteRecords, so that whole segments can be removed at once."""

@@ -88,7 +88,9 @@ REPLICA_APIS: Final[tuple[Api[Any, Any], ...]] = (
         call=DESCRIBE_LOG_DIRS,
         decided_by=DecidedBy.BROKER,
         handler=lambda broker: (
-            DescribeLogDirectoriesHandler(broker.directories, broker.partitions, broker.shortage_of).handle
+            DescribeLogDirectoriesHandler(
+                broker.directories, broker.partitions, broker.shortage_of, sync_s=broker.sync_s
+            ).handle
         ),
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),

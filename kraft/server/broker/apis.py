@@ -175,6 +175,7 @@ class BrokerApis:
             mover=self._replicas.mover,
             leader_throttle=self._replicas.throttles.leader,
             shortage_of=self._logs.disk_space.shortage,
+            sync_s=self._logs.syncer.latest_s,
             awaited_replicas=self._awaited_replicas,
             records_deleted=self._logs.maintenance.records_deleted,
             controllers=metadata.controllers,

@@ -40,6 +40,9 @@ def space_of(directory: LogDirectory) -> tuple[int, int]:
 ShortageOf = Callable[[LogDirectory], str]
 """Returns why appends to a directory are refused; empty while they are not."""
 
+SyncTime = Callable[[LogDirectory], float]
+"""Returns how many seconds a round of syncs takes in a directory now."""
+
 
 class DescribeLogDirectoriesHandler:
     def __init__(
@@ -48,11 +51,13 @@ class DescribeLogDirectoriesHandler:
         partitions: Partitions,
         shortage_of: ShortageOf,
         space: Callable[[LogDirectory], tuple[int, int]] = space_of,
+        sync_s: SyncTime = lambda _: 0.0,
     ) -> None:
         self._directories = directories
         self._partitions = partitions
         self._shortage_of = shortage_of
         self._space = space
+        self._sync_s = sync_s
 
     async def handle(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the online log directories in the order of log.dirs, then the offline ones."""
@@ -89,6 +94,7 @@ class DescribeLogDirectoriesHandler:
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
             reason=self._shortage_of(directory),
+            sync_ms=round(self._sync_s(directory) * 1_000),
         )
 
 

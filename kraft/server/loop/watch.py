@@ -155,6 +155,6 @@ def _log(hold: LoopHold) -> None:
     if hold.was_work:
         log.warning("event loop blocked", cause="work on the loop", **facts)
     elif hold.held_ms >= PAUSE_MS:
-        log.warning("node paused", cause="stopped, suspended or starved by other processes", **facts)
+        log.warning("node paused", cause="stopped, suspended, starved by other processes, or kept by a disk", **facts)
     else:
         log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from kraft.metadata.image import MetadataImage, PartitionImage
@@ -11,6 +12,9 @@ from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.counts import UpkeepCounts
+
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60_000
+"""Source: LATE_TRANSACTION_BUFFER_MS of Kafka's ProducerStateManager (KIP-664)."""
 
 _MANAGER: Final = "kafka.server:type=ReplicaManager,name="
 _TOPICS: Final = "kafka.server:type=BrokerTopicMetrics,name="
@@ -99,6 +103,25 @@ METADATA_APPLIED: Final = gauge(
     "Index of the last entry of the metadata that this broker has applied.",
     jmx="kafka.server:type=broker-metadata-metrics,attribute=last-applied-record-offset",
 )
+LATEST_SYNC: Final = gauge(
+    "kraft_log_sync_latest_seconds",
+    "Time of the last round of syncs, or of the running one if it takes longer already.",
+    "directory",
+)
+FULL: Final = gauge(
+    "kraft_log_directory_full", "1 for a log directory that refuses appends for want of space.", "directory"
+)
+LATE_TRANSACTIONS: Final = gauge(
+    "kafka_server_replicamanager_partitionswithlatetransactionscount",
+    "Partitions that this broker leads, and whose oldest open transaction has not been written to for five minutes"
+    " longer than transaction.max.timeout.ms: it hangs.",
+    jmx=f"{_MANAGER}PartitionsWithLateTransactionsCount",
+)
+LEADER_SILENCE: Final = gauge(
+    "kraft_leader_silence_seconds",
+    "Time for which a broker has not answered this one, which follows partitions that it leads; 0: nothing is wrong.",
+    "leader",
+)
 
 METRICS: Final[tuple[Metric, ...]] = (
     LEADERS,
@@ -117,6 +140,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     SYNCS,
     SYNCED_LOGS,
     LONGEST_SYNC,
+    LATEST_SYNC,
+    FULL,
+    LATE_TRANSACTIONS,
+    LEADER_SILENCE,
     COMPACTIONS,
     COMPACTION_READ,
     COMPACTION_KEPT,
@@ -139,7 +166,8 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     if parts.broker is None:
         return
     logs = parts.broker.logs
-    await collect_replicas(logs.partitions, parts.broker.metadata.image(), snapshot)
+    late_before_ms = time.time() * 1_000 - parts.config.transactions.timeout_max_ms - LATE_TRANSACTION_BUFFER_MS
+    await collect_replicas(logs.partitions, parts.broker.metadata.image(), snapshot, late_before_ms)
     counts = logs.partitions.counts
     snapshot.add(ISR_SHRINKS, counts.isr_shrinks)
     snapshot.add(ISR_EXPANDS, counts.isr_expands)
@@ -155,16 +183,26 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
         snapshot.add_summary(SYNCS, syncs.rounds, syncs.seconds * 1_000, directory)
         snapshot.add(SYNCED_LOGS, syncs.logs, directory)
         snapshot.add(LONGEST_SYNC, syncs.longest_s, directory)
+        snapshot.add(LATEST_SYNC, syncs.latest_s, directory)
+    for directory in logs.directories.online:
+        snapshot.add(FULL, logs.disk_space.is_full(directory), directory)
+    for leader_id, silence_s in parts.broker.replicas.publisher.fetchers.silences_s().items():
+        snapshot.add(LEADER_SILENCE, silence_s, str(leader_id))
 
 
-async def collect_replicas(partitions: Partitions, image: MetadataImage, snapshot: Snapshot) -> None:
-    leaders = under_replicated = under_min_isr = at_min_isr = waiting = 0
+async def collect_replicas(
+    partitions: Partitions, image: MetadataImage, snapshot: Snapshot, late_before_ms: float
+) -> None:
+    """`late_before_ms`: a transaction that was written to last before this wall time is late."""
+    leaders = under_replicated = under_min_isr = at_min_isr = waiting = late = 0
     sizes: dict[LogDirectory, int] = {}
     for partition in partitions:
         if (leader := partition.leader) is not None:
             leaders += 1
             waiting += partition.produces_waiting
             under_min_isr += leader.below_minimum_isr
+            written_ms = partition.log.transactions.oldest_write_ms()
+            late += written_ms is not None and written_ms < late_before_ms
             if (state := image.partition_by_id(*partition.id)) is not None:
                 under_replicated += is_under_replicated(state)
                 at_min_isr += is_at_min_isr(state, partition.log.config.min_insync_replicas)
@@ -177,6 +215,7 @@ async def collect_replicas(partitions: Partitions, image: MetadataImage, snapsho
     snapshot.add(UNDER_REPLICATED, under_replicated)
     snapshot.add(UNDER_MIN_ISR, under_min_isr)
     snapshot.add(AT_MIN_ISR, at_min_isr)
+    snapshot.add(LATE_TRANSACTIONS, late)
     snapshot.add(PURGATORY, waiting, "Produce")
     for directory, size in sizes.items():
         snapshot.add(LOG_BYTES, size, directory)

@@ -46,6 +46,7 @@ from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX,
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replication_throttles import FollowerThrottle
+from kraft.server.replica.silence import Silence
 from kraft.server.replica.waiting_appends import OnRefusal
 
 log = structlog.get_logger()
@@ -153,6 +154,8 @@ class ReplicaFetcher:
         """The requests that are not answered, by number, the oldest first."""
         self._last_number = 0
         self._logged_reason = ""
+        self.silence = Silence()
+        """Of the leader."""
         self._lost_leaders = lost_leaders
 
     def assignment_changed(self) -> None:
@@ -186,10 +189,12 @@ class ReplicaFetcher:
             self._log_once(str(error))
         except Unreachable as error:
             self._lost_leaders.lost(self._leader_id)
+            self.silence.failed()
             self._log_once(str(error))
         except Refusal as refusal:
             self._log_once(str(refusal))
         except TimeoutError:
+            self.silence.failed()
             self._log_once("no answer in time")
 
     def _log_once(self, reason: str) -> None:
@@ -309,6 +314,7 @@ class ReplicaFetcher:
             asked = self._requests.pop(response.number, None)
             if asked is not None:
                 self._logged_reason = ""
+                self.silence.answered()
                 self._is_answered = True
                 self._note_found(response)
                 self._take(asked.fetches, response)

@@ -46,6 +46,10 @@ class ReplicaFetchers:
         for fetcher, _ in self._running.values():
             fetcher.look_at_unlimited()
 
+    def silences_s(self) -> dict[BrokerId, float]:
+        """Return for how long each leader has not answered; 0 if nothing is wrong."""
+        return {leader_id: fetcher.silence.seconds for leader_id, (fetcher, _) in self._running.items()}
+
     async def close(self) -> None:
         """End all fetching."""
         await background.cancelled(task for _, task in self._running.values())

@@ -10,10 +10,19 @@ import asyncio
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import structlog
 
 from kraft.model.ids import LogDirectory
 from kraft.server.loop.threads import shut_down
+
+log = structlog.get_logger()
+
+SLOW_S: Final = 1.0
+"""A round that takes longer is logged: producers with acks=all wait for it."""
+
+LOGGED_AGAIN_AFTER_S: Final = 60.0
 
 
 class Ticket(Protocol):
@@ -41,7 +50,7 @@ class Syncable(Protocol):
 class SyncCounts:
     """Rounds of syncs of one log directory since the process began."""
 
-    __slots__ = ("logs", "longest_s", "rounds", "seconds")
+    __slots__ = ("_began_s", "_last_s", "logs", "longest_s", "rounds", "seconds")
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -49,8 +58,20 @@ class SyncCounts:
         """Logs that were synced in them, and steps of other changes."""
         self.seconds = 0.0
         self.longest_s = 0.0
+        self._last_s = 0.0
+        self._began_s: float | None = None
+        """When the running round began; None between rounds."""
+
+    @property
+    def latest_s(self) -> float:
+        """Return how long the last round took, or how long the running one takes already, if that is longer."""
+        return self._last_s if self._began_s is None else max(self._last_s, perf_counter() - self._began_s)
+
+    def begin(self) -> None:
+        self._began_s = perf_counter()
 
     def note(self, logs: int, took_s: float) -> None:
+        self._began_s, self._last_s = None, took_s
         self.rounds += 1
         self.logs += logs
         self.seconds += took_s
@@ -63,12 +84,18 @@ class LogSyncer:
     def __init__(self, directories: Iterable[LogDirectory]) -> None:
         """`directories` are all log directories that a replica may be in."""
         self._directories = {
-            directory: _DirectorySyncer(number) for number, directory in enumerate(dict.fromkeys(directories))
+            directory: _DirectorySyncer(number, directory)
+            for number, directory in enumerate(dict.fromkeys(directories))
         }
 
     @property
     def counts(self) -> dict[LogDirectory, SyncCounts]:
         return {directory: syncer.counts for directory, syncer in self._directories.items()}
+
+    def latest_s(self, directory: LogDirectory) -> float:
+        """Return how long a round of syncs takes there now; 0 in a directory that had none."""
+        syncer = self._directories.get(directory)
+        return 0.0 if syncer is None else syncer.counts.latest_s
 
     def request(self, replica: Syncable) -> None:
         """Request a sync of the replica's log; `complete_sync` is called after it."""
@@ -96,12 +123,14 @@ class LogSyncer:
 
 
 class _DirectorySyncer:
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, directory: LogDirectory) -> None:
+        self._directory = directory
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=f"log-sync-{number}")
         self._dirty: dict[Syncable, None] = {}
         self._wanted = asyncio.Event()
         self._round: list[tuple[Syncable, Ticket]] = []
         self.counts = SyncCounts()
+        self._logged_s = -LOGGED_AGAIN_AFTER_S
 
     def request(self, replica: Syncable) -> None:
         self._dirty[replica] = None
@@ -126,10 +155,26 @@ class _DirectorySyncer:
             return
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
+        self.counts.begin()
+        alarm = loop.call_later(SLOW_S, self._log_slow, loop.time())
         running = self.thread.submit(_run_all, [ticket for _, ticket in tickets])
         running.add_done_callback(lambda ran: loop.call_soon_threadsafe(_complete_all, ran, tickets, over))
-        await over
+        try:
+            await over
+        finally:
+            alarm.cancel()
         self.counts.note(len(tickets), running.result())
+
+    def _log_slow(self, began_s: float) -> None:
+        """Log a round that is not over, once in a while: a disk that hangs for good ends none."""
+        if began_s - self._logged_s >= LOGGED_AGAIN_AFTER_S:
+            self._logged_s = began_s
+            log.warning(
+                "disk slow, appends wait",
+                directory=self._directory,
+                sync_takes_longer_than_s=SLOW_S,
+                remedy="see what else uses the disk, and its errors in the kernel's log",
+            )
 
 
 def _run_all(tickets: list[Ticket]) -> float:

@@ -62,7 +62,7 @@ class ReplicaPublisher:
         self._failures = failures
         self._defaults = defaults
         self._checkpoints = HighWatermarkCheckpoints(partitions, storage, failures)
-        self._fetchers = ReplicaFetchers(partitions, make_fetcher, fatal)
+        self.fetchers = ReplicaFetchers(partitions, make_fetcher, fatal)
         self.log_preloading = LogPreloading(storage, defaults)
         self._stopper = ReplicaStopper(
             partitions=partitions,
@@ -83,7 +83,7 @@ class ReplicaPublisher:
             registration=registration,
             services=services,
             config=self._config,
-            roles_given=self._fetchers.update,
+            roles_given=self.fetchers.update,
             fatal=fatal,
         )
         self._is_first = True
@@ -111,11 +111,11 @@ class ReplicaPublisher:
             self.look_at_held_back()
         elif after.topics is not before.topics:
             # A replica may have joined the ISR in the same epoch, which gives it no other role.
-            self._fetchers.look_at_unlimited()
+            self.fetchers.look_at_unlimited()
         # In the same turn as the roles: what is opened from now on takes those in `after`.
         self._openings.metadata_changed(after, step.remove)
         if self._apply_roles(step):
-            self._fetchers.update()
+            self.fetchers.update()
         await self._stopper.delete(step.remove)
         if self._is_first:
             await self._open_first(step)
@@ -127,7 +127,7 @@ class ReplicaPublisher:
             if self._openings.waiting_count <= LOGS_AWAITED_MAX:
                 await self._openings.wait_for(missing, OPENING_AWAITED_S)
         if step.remove:
-            self._fetchers.update()
+            self.fetchers.update()
         if not step.is_empty or missing:
             log.info(
                 "metadata applied",
@@ -142,7 +142,7 @@ class ReplicaPublisher:
 
     def look_at_held_back(self) -> None:
         """Look at the replicas that wait for the throttle again: it, or what it is for, has changed."""
-        self._fetchers.look_at_held_back()
+        self.fetchers.look_at_held_back()
 
     def _apply_roles(self, step: BrokerDelta) -> bool:
         """Give the replicas whose logs are open their roles. Return False if there is none in this step.
@@ -181,7 +181,7 @@ class ReplicaPublisher:
         opened.is_outdated = opened.is_outdated or not self._checkpoints.read.is_complete
         await self._openings.write_checkpoints_with(opened)
         self._apply_roles(step)
-        self._fetchers.update()
+        self.fetchers.update()
 
     async def create_delayed(self) -> None:
         """Create the replicas for which there was no room, as soon as there is, until cancelled."""
@@ -200,7 +200,7 @@ class ReplicaPublisher:
         """End all fetching and close every log durably."""
         await self._openings.close()
         await self._stopper.wait_for_free_names()
-        await self._fetchers.close()
+        await self.fetchers.close()
         by_directory: dict[LogDirectory, list[Partition]] = {}
         for partition in self._partitions:
             by_directory.setdefault(partition.log_directory, []).append(partition)

@@ -33,6 +33,8 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: Bool = field("5+", default=False)
     # In no version of Kafka: over gRPC, why a directory has failed, or refuses appends. Empty for neither.
     reason: String = field("none", default="")
+    # Nor this: how long a round of syncs takes there now.
+    sync_ms: Int64 = field("none", default=0)
 
 
 class DescribeLogDirsResponse(Message, key=35, versions="1-5", flexible="2+"):

@@ -37,6 +37,7 @@ def described(
             broker.partitions,
             lambda each: "its disk is full" if each == "/elsewhere" else "",
             lambda _: (1_000, 400),
+            lambda each: 1.25 if each == "/elsewhere" else 0.0,
         )
         return (await handler.handle(DescribeLogDirsRequest(topics=topics))).results
 
@@ -52,6 +53,7 @@ def test_every_directory_is_described_with_its_replicas(broker: Broker) -> None:
     assert (used.error_code, used.total_bytes, used.usable_bytes) == (ErrorCode.NONE, 1_000, 400)
     assert (empty.log_dir, empty.topics) == ("/elsewhere", ())
     assert (used.reason, empty.reason, failed.reason) == ("", "its disk is full", "it broke")
+    assert (used.sync_ms, empty.sync_ms, failed.sync_ms) == (0, 1_250, 0)
     assert (failed.log_dir, failed.error_code, failed.topics) == ("/failed", ErrorCode.KAFKA_STORAGE_ERROR, ())
     assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
 

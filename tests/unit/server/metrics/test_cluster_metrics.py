@@ -11,7 +11,8 @@ from kraft.server.metrics import controller_metrics, replica_metrics
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.snapshot import Snapshot
 from tests.support.cluster_images import ORDERS, cluster, fenced, partition, with_isr, with_topic
-from tests.support.server.replicas import Broker, lead
+from tests.support.log.transactional_log import VERIFIED, transactional
+from tests.support.server.replicas import Broker, append_to, lead
 
 
 def _values(snapshot: Snapshot) -> dict[str, float]:
@@ -90,8 +91,21 @@ async def test_a_broker_counts_the_partitions_that_it_leads(tmp_path: Path) -> N
         lead(held, epoch=len(replicas) * 10 + len(isr), replicas=replicas, isr=isr)
         snapshot = Snapshot()
         image = with_topic(cluster(1, 2, 3), replicas, isr=isr)
-        await replica_metrics.collect_replicas(broker.partitions, image, snapshot)
+        await replica_metrics.collect_replicas(broker.partitions, image, snapshot, late_before_ms=0)
         found, manager = _values(snapshot), "kafka_server_replicamanager"
         names = "underreplicatedpartitions", "underminisrpartitioncount", "atminisrpartitioncount"
         assert tuple(found[f"{manager}_{name}"] for name in names) == expected, (replicas, isr)
         assert (found[f"{manager}_leadercount"], found[f"{manager}_partitioncount"]) == (1, 1)
+
+
+async def test_a_transaction_to_which_nobody_has_written_for_long_is_late(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    held = broker.open(topic_id=ORDERS)
+    lead(held, replicas=(1,))
+    written_ms = 1_000
+    append_to(held, transactional(7, 0, "undecided"), 1, VERIFIED)
+    for late_before_ms, late in ((written_ms, 0), (written_ms + 1, 1)):
+        snapshot = Snapshot()
+        await replica_metrics.collect_replicas(broker.partitions, cluster(1), snapshot, late_before_ms)
+        name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+        assert _values(snapshot)[name] == late

@@ -267,3 +267,26 @@ async def test_a_connection_opened_while_the_leader_is_unregistered_is_closed(
         await asyncio.sleep(1)
         assert len(looked_up) < 20
     assert leader.closed_streams == leader.streams
+
+
+async def test_a_leader_is_silent_from_the_first_failure_until_it_answers(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    copy, honest = followed(follower), leader.answer
+
+    async def nothing(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        await asyncio.sleep(3_600)
+        raise AssertionError
+
+    async with fetching(leader, follower) as fetcher:
+        await until(lambda: values_in(copy) == ["a"])
+        assert fetcher.silence.seconds == 0
+        for answer in (unreachable, nothing):
+            leader.answer = answer
+            await asyncio.sleep(60)
+            before_s = fetcher.silence.seconds
+            assert before_s > 30
+            await asyncio.sleep(10)
+            assert fetcher.silence.seconds == pytest.approx(before_s + 10)
+            leader.answer = honest
+            await asyncio.sleep(60)
+            assert fetcher.silence.seconds == 0

@@ -4,15 +4,18 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from kraft.log.group_commit import SyncTicket
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
+from kraft.server.replica import log_syncer
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
@@ -242,3 +245,36 @@ async def test_a_replica_that_moved_off_a_disk_that_hangs_is_synced_where_it_is(
         finally:
             gate.open.set()
         assert (moved.log.synced_end_offset, broker.failures) == (3, [])
+
+
+def _is_over(produced: Any) -> bool:
+    return outcome(produced) is ErrorCode.NONE
+
+
+async def test_a_slow_disk_is_logged_while_the_sync_hangs_and_its_time_is_known(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_syncer, "SLOW_S", 0.02)
+    with capture_logs() as lines:
+        async with syncing(broker) as syncer:
+            partition = led(broker, syncer)
+            directory = partition.log_directory
+            assert syncer.latest_s(directory) == 0
+            gate = Gate(partition)
+            for number in range(2):
+                partition.append(batch(f"record {number}"), -1)
+                written = partition.park_produce(Offset(number + 1))
+                await until(gate.began.is_set)
+                await until(lambda: syncer.latest_s(directory) > 0.03)
+                assert lines, "the hanging sync is not logged"
+                gate.began.clear()
+                gate.open.set()
+                await until(partial(_is_over, written))
+                gate.open.clear()
+            took_s = syncer.latest_s(directory)
+            assert took_s > 0.03
+            await asyncio.sleep(0.01)
+            assert syncer.latest_s(directory) == took_s, "it grows although no sync is running"
+    # Once in a while.
+    (slow,) = [each for each in lines if each["event"] == "disk slow, appends wait"]
+    assert (slow["log_level"], slow["directory"]) == ("warning", directory)
