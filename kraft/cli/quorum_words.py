@@ -14,13 +14,18 @@ def voter_warnings(description: QuorumDescription) -> list[str]:
 
     The error says that then.
     """
+    return [warning for _, warning in warned_of(description)]
+
+
+def warned_of(description: QuorumDescription) -> list[tuple[QuorumMember, str]]:
+    """Return the voters that `voter_warnings` are about, each with its warning."""
     if description.error_code:
         return []
     voters = description.voters
     not_counting = [voter for voter in voters if voter.unreachable or voter.is_learner]
     has_spare = len(voters) - len(not_counting) > len(voters) // 2 + 1
     consequence = "" if has_spare else "; losing one more stops all changes"
-    return [f"voter {voter.node_id} {_why_not_counting(voter)}{consequence}" for voter in not_counting]
+    return [(voter, f"voter {voter.node_id} {_why_not_counting(voter)}{consequence}") for voter in not_counting]
 
 
 def _why_not_counting(voter: QuorumMember) -> str:

@@ -27,6 +27,7 @@ from kraft.model.throttled_replicas import ReplicaNames
 from kraft.server.config.values import GRPC
 
 if TYPE_CHECKING:
+    from kraft.client import ListedGroup
     from kraft.metadata.described_topics import TopicDescription
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription
@@ -57,39 +58,45 @@ class _Search(Struct, frozen=True):
 def gather(bootstrap_server: str, timeout_ms: int, *, searches_transactions: bool = True) -> ClusterFacts:
     """Ask the cluster. Raises Unreachable if no broker answers.
 
-    The search for hanging transactions takes the longest; it is left out for whoever does not need it. Once a broker
-    has answered, the client's warnings that it waits are not logged: what they say is among the facts.
+    The search for hanging transactions takes the longest; it, and groups, are left out for whoever does not need them.
+    Once a broker has answered, the client's warnings that it waits are not logged: what they say is among the facts.
     """
     probe_ms = min(timeout_ms, PROBE_MS)
     with (
-        open_admin(bootstrap_server, timeout_ms) as admin,
-        open_admin(bootstrap_server, probe_ms) as probe,
+        # One for all: what is asked with little time goes first to the broker that has answered, not to the first one
+        # that the user has named, which may be the one that hangs.
+        open_admin(bootstrap_server, probe_ms) as admin,
         ThreadPoolExecutor() as pool,
         ExitStack() as silence,
     ):
         unknown: dict[str, str] = {}
-        brokers = admin.describe_brokers()
+        brokers = admin.describe_brokers(timeout_ms=timeout_ms)
         silence.enter_context(_silent(logging.getLogger("kraft.client")))
-        quorum = pool.submit(_quorum, admin)
-        directories = pool.submit(probe.describe_log_directories, with_replicas=False)
+        quorum = pool.submit(_quorum, admin, timeout_ms)
+        directories = pool.submit(admin.describe_log_directories, with_replicas=False)
         fenced = pool.submit(_fenced, brokers, probe_ms)
         certificates = pool.submit(_expiring, brokers, probe_ms)
-        partitions = pool.submit(_partitions, admin)
+        partitions = pool.submit(_partitions, admin, timeout_ms)
         found = _Search()
+        groups: list[ListedGroup] = []
         if searches_transactions:
-            search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
+            listing = pool.submit(admin.list_groups)
+            search = pool.submit(_search, admin, partitions, time.monotonic() + PROBE_MS / 1_000)
             found = _known(search, found, "transactions", unknown)
+            groups = _known(listing, groups, "groups", unknown)
         if found.problem:
             unknown["transactions"] = found.problem
         shown = partitions.result()
+        hidden = hidden_replicas(brokers, shown)
         return ClusterFacts(
             quorum=quorum.result(),
             brokers=brokers,
             partitions=shown,
-            hidden=hidden_replicas(brokers, shown) and hidden_replicas(admin.describe_brokers(), shown),
+            hidden=hidden and hidden_replicas(admin.describe_brokers(timeout_ms=timeout_ms), shown),
             directories=_known(directories, {}, "disks", unknown),
             fenced=fenced.result(),
             hanging=found.hanging,
+            rebalances={each.group_id: each.rebalances for each in groups if each.rebalances},
             certificates=certificates.result(),
             unknown=unknown,
         )
@@ -123,9 +130,9 @@ def hidden_replicas(brokers: Sequence[BrokerDescription], partitions: Sequence[S
     return sum(max(0, each.replicas - seen[each.broker_id]) for each in brokers)
 
 
-def _quorum(admin: Admin) -> QuorumDescription:
+def _quorum(admin: Admin, timeout_ms: int) -> QuorumDescription:
     try:
-        return admin.describe_quorum(wait_for_leader=False)
+        return admin.describe_quorum(wait_for_leader=False, timeout_ms=timeout_ms)
     except NoActiveController as error:
         return error.description
 
@@ -157,10 +164,10 @@ def _expiring(brokers: Sequence[BrokerDescription], timeout_ms: int) -> list[Exp
     return expiring(brokers, tls, timeout_ms / 1_000, datetime.now(UTC))
 
 
-def _partitions(admin: Admin) -> list[Shown]:
+def _partitions(admin: Admin, timeout_ms: int) -> list[Shown]:
     # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
-    reassignments = admin.list_partition_reassignments()
-    topics = admin.describe_topics([])
+    reassignments = admin.list_partition_reassignments(timeout_ms=timeout_ms)
+    topics = admin.describe_topics([], timeout_ms=timeout_ms)
     by_topic = _min_insync_replicas(admin, topics)
     return [
         Shown(

@@ -7,12 +7,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kraft.cli.printing import counted
-from kraft.cli.quorum_words import voter_warnings
+from kraft.cli.quorum_words import warned_of
 from kraft.cli.topics.description import Shown, is_at_min_isr, is_unavailable, is_under_min_isr, is_under_replicated
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, KraftError
+from kraft.model.groups import MANY_REBALANCES, REBALANCES_WITHIN_MS
 
 if TYPE_CHECKING:
     from kraft.cli.transactions.hanging import OpenInPartition
@@ -20,11 +22,20 @@ if TYPE_CHECKING:
     from kraft.model.describe_quorum import QuorumDescription, QuorumMember
     from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
 
+SLOW_SYNC_MS: Final = 1_000
+"""A disk whose syncs take longer is slow: producers with acks=all wait for them."""
+
 LAG_MS_MAX: Final = 10_000
 """A voter that has not held all entries for longer lags."""
 
 NAMES_MAX: Final = 5
 """Names in one sentence; further ones are counted."""
+
+
+_SAYS_NOTHING: Final = "it accepts connections, but says nothing"
+"""How `kraft.rpc.connection_failures` says that a kernel answers for a process that does not run."""
+
+_UNASKED: Final = KraftError("it was not asked")
 
 
 class Severity(StrEnum):
@@ -67,6 +78,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     directories: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]
     fenced: Mapping[int, KraftError | None]
     hanging: Sequence[OpenInPartition]
+    rebalances: Mapping[str, int] = {}
+    """Rebalances of groups within the last minutes, by group id."""
+
     certificates: Sequence[ExpiringCertificate] = ()
     hidden: int = 0
     """Replicas of partitions that are not among `partitions`: nobody is told of topics that he may not describe."""
@@ -88,12 +102,13 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
 def findings(facts: ClusterFacts) -> list[Finding]:
     """Return what is wrong: critical findings first, otherwise in the order in which causes come before effects."""
     found = [
-        *_of_controllers(facts.quorum),
+        *_of_controllers(facts),
         *_of_brokers(facts),
         *_of_directories(facts.directories),
         *_of_partitions(facts),
         *_of_hidden(facts.hidden),
         *_of_transactions(facts.hanging),
+        *_of_groups(facts.rebalances),
         *_of_certificates(facts.certificates),
         *(Finding(severity=Severity.UNKNOWN, subject=each, what=reason) for each, reason in facts.unknown.items()),
     ]
@@ -109,12 +124,17 @@ def state_of(found: Iterable[Finding]) -> str:
     return "degraded" if severities else "healthy"
 
 
-def _of_controllers(quorum: QuorumDescription) -> Iterator[Finding]:
+def _of_controllers(facts: ClusterFacts) -> Iterator[Finding]:
+    quorum = facts.quorum
     if quorum.error_code is ErrorCode.NOT_CONTROLLER:
         what = f"{quorum.error_message}. What follows may be out of date"
         yield Finding(severity=Severity.CRITICAL, subject="controller", what=what)
-    for warning in voter_warnings(quorum):
-        remedy = "start it, or mend the network between the controllers" if "unreachable" in warning else ""
+    for voter, warning in warned_of(quorum):
+        remedy = ""
+        if voter.unreachable and facts.fenced.get(voter.node_id, _UNASKED) is None:
+            remedy = "it runs, for its broker answers here: mend the network between the controllers"
+        elif voter.unreachable:
+            remedy = "start it, or mend the network between the controllers"
         yield Finding(severity=Severity.WARNING, subject="controller", what=warning, remedy=remedy)
     leader = next((each for each in quorum.voters if each.node_id == quorum.leader_id), None)
     for voter in quorum.voters if leader is not None else ():
@@ -144,9 +164,24 @@ def _of_brokers(facts: ClusterFacts) -> Iterator[Finding]:
             if _is_misfit(outcome):
                 yield _broker(broker, f"runs, and refuses this command: {outcome}", "")
                 continue
-            remedy = "start it if it does not run; otherwise see its log: it may hang, or be out of reach from here"
-            state = "was in service, and" if facts.in_service is None else "is in service, but"
-            yield _broker(broker, f"{state} did not answer here: {_why_silent(outcome)}", remedy)
+            yield _silent(broker, outcome, facts)
+
+
+def _silent(broker: BrokerDescription, error: KraftError, facts: ClusterFacts) -> Finding:
+    """Return the finding of a broker that the controller hears, and this command does not."""
+    why = f"did not answer here: {_why_silent(error)}"
+    remedy = "start it if it does not run; otherwise see its log: it may hang, or be out of reach from here"
+    if facts.in_service is None:
+        return _broker(broker, f"was in service, and {why}", remedy)
+    led = sum(each.partition.leader_id == broker.broker_id for each in facts.partitions)
+    if not led:
+        return _broker(broker, f"is in service, but {why}", remedy)
+    # The controller hears it, so nobody else is elected: who cannot reach it cannot use these partitions.
+    finding = _broker(broker, f"is in service and leads {counted(led, 'partition')}, but {why}", remedy)
+    elsewhere = (
+        f"if it works, and others do not reach it either, let others lead: kraft brokers fence {broker.broker_id}"
+    )
+    return replace(finding, severity=Severity.CRITICAL, remedy=f"{remedy}; {elsewhere}")
 
 
 def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
@@ -162,6 +197,8 @@ def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
         what = f"is not in service, although it runs; it refuses this command: {outcome}"
         return _broker(broker, what, "see its log: it may not know the users and passwords of now")
     what = f"is not in service, and did not answer here: {_why_silent(outcome)}"
+    if _SAYS_NOTHING in what:
+        return _broker(broker, what, "its process is there and does not work: resume it if it is paused, or restart it")
     return _broker(broker, what, f"start it, or see its log if it runs; {gone}")
 
 
@@ -202,6 +239,16 @@ def _of_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult] | 
                     severity=Severity.CRITICAL,
                     subject="disk",
                     what=f"broker {broker_id} refuses appends in {each.log_dir}: {each.reason}",
+                    remedy=f"sizes are in 'kraft brokers log-dirs {broker_id}'; appends go on once there is space",
+                    names=[each.log_dir],
+                )
+            if each.sync_ms >= SLOW_SYNC_MS:
+                yield Finding(
+                    severity=Severity.WARNING,
+                    subject="disk",
+                    what=f"the disk of log directory {each.log_dir} of broker {broker_id} is slow: a sync takes"
+                    f" {each.sync_ms / 1_000:.1f} s, and appends wait for it",
+                    remedy="see on its machine what else uses the disk, and the kernel's log; a restart does not help",
                     names=[each.log_dir],
                 )
 
@@ -224,7 +271,7 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             subject="partitions",
             what=f"{_counted(refusing)} below min.insync.replicas, where acks=all is refused: {_named(refusing)}",
-            remedy=f"bring back {_missing(refusing)}",
+            remedy=f"bring back {_missing(refusing, facts)}",
             names=_names(refusing),
         )
     behind = [each for each in writable if is_under_replicated(each) and not is_under_min_isr(each)]
@@ -235,7 +282,7 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             subject="partitions",
             what=f"{_counted(behind)} under-replicated: {_named(behind)}{consequence}",
-            remedy=f"bring back {_missing(behind)}",
+            remedy=f"bring back {_missing(behind, facts)}",
             names=_names(behind),
         )
 
@@ -269,8 +316,14 @@ def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescriptio
     return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
 
 
-def _missing(partitions: Sequence[Shown]) -> str:
-    """Return the brokers whose replicas are not in sync, in words, and the topics of which a throttle may slow some."""
+def _missing(partitions: Sequence[Shown], facts: ClusterFacts) -> str:
+    """Return what is to be brought back, in words: the leaders if they do not answer, so that nobody can follow them;
+    otherwise brokers whose replicas are not in sync, and the topics of which a throttle may slow some."""
+    leaders = {each.partition.leader_id for each in partitions}
+    silent = sorted(each for each in leaders if isinstance(facts.directories.get(each), KraftError))
+    if silent:
+        leads = "leads some of them and does" if len(silent) == 1 else "lead some of them and do"
+        return f"broker {listed(silent)}, which {leads} not answer"
     missing: set[int] = set()
     for each in partitions:
         missing.update(set(each.partition.replica_nodes) - set(each.partition.isr_nodes))
@@ -290,6 +343,21 @@ def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:
             f" {_first(names)}",
             remedy="kraft transactions find-hanging",
             names=names,
+        )
+
+
+def _of_groups(rebalances: Mapping[str, int]) -> Iterator[Finding]:
+    unsettled = {group: count for group, count in sorted(rebalances.items()) if count >= MANY_REBALANCES}
+    if unsettled:
+        minutes = REBALANCES_WITHIN_MS // 60_000
+        named = _first([f"{group} ({count} times)" for group, count in unsettled.items()])
+        yield Finding(
+            severity=Severity.WARNING,
+            subject="groups",
+            what=f"{counted(len(unsettled), 'group')} rebalancing again and again, and hardly reading: {named} within"
+            f" {minutes} minutes",
+            remedy=f"'kraft groups members {next(iter(unsettled))}' a few times: find the member that comes and goes",
+            names=list(unsettled),
         )
 
 

@@ -14,6 +14,7 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.ids import TopicPartition
+from kraft.wire.declaration import replace as changed
 from kraft.wire.schema.describe_producers import ProducerState
 from tests.support.cluster_facts import DATA, broker, facts, log_directory, partition, voter
 
@@ -107,7 +108,7 @@ def test_a_broker_without_heartbeats_is_named_with_what_it_answers_here() -> Non
     assert hanging.what == (
         "broker 2 is not in service, and did not answer here: node-2:9094: it accepts connections, but says nothing"
     )
-    assert hanging.remedy.startswith("start it, or see its log if it runs; ")
+    assert hanging.remedy.startswith("its process is there and does not work: resume it if it is paused")
     assert answering.what.startswith("broker 3 is not in service, although it answers here: ")
     assert answering.remedy == "see its log: controllers may refuse it, or be out of its reach"
 
@@ -125,6 +126,42 @@ def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> 
     assert found(directories={2: KraftError("no answer")}) == [
         (Severity.WARNING, "broker 2 is in service, but did not answer here: no answer")
     ]
+
+
+def test_partitions_whose_leader_does_not_answer_do_not_work_from_here() -> None:
+    led = [partition(0, leader=2), partition(1, leader=2, isr=(2,), min_isr=2), partition(2)]
+    silent, refusing = findings(facts(directories={2: KraftError("no answer")}, partitions=led))
+    assert silent.severity is Severity.CRITICAL
+    assert silent.what == "broker 2 is in service and leads 2 partitions, but did not answer here: no answer"
+    assert silent.remedy.endswith("let others lead: kraft brokers fence 2")
+    # Brokers 1 and 3 are well: they cannot follow.
+    assert refusing.remedy == "bring back broker 2, which leads some of them and does not answer"
+
+
+def test_a_controller_whose_broker_answers_is_not_to_be_started() -> None:
+    quorum = QuorumDescription(leader_id=1, voters=[voter(1), voter(2, unreachable=True), voter(3)])
+    brokers = [broker(1), broker(2, fenced=True), broker(3)]
+    answers, silent = (
+        findings(facts(quorum=quorum, brokers=brokers, fenced={2: outcome}))[0] for outcome in (None, KraftError("no"))
+    )
+    assert answers.remedy == "it runs, for its broker answers here: mend the network between the controllers"
+    assert silent.remedy == "start it, or mend the network between the controllers"
+
+
+def test_a_slow_disk_is_named_with_the_time_that_a_sync_takes() -> None:
+    slow, quick = (changed(log_directory(DATA), sync_ms=each) for each in (1_400, 999))
+    finding = only(directories={1: [quick], 2: [slow]})
+    assert (finding.severity, finding.names) == (Severity.WARNING, [DATA])
+    assert finding.what.startswith("the disk of log directory /data of broker 2 is slow: a sync takes 1.4 s")
+
+
+def test_a_group_that_rebalances_again_and_again_is_named() -> None:
+    finding = only(rebalances={"billing": 10, "calm": 9})
+    assert finding.severity is Severity.WARNING
+    assert (
+        finding.what == "1 group rebalancing again and again, and hardly reading: billing (10 times) within 5 minutes"
+    )
+    assert finding.remedy.startswith("'kraft groups members billing' a few times")
 
 
 def test_a_broker_that_does_not_answer_is_named_with_its_address_and_not_with_others() -> None:
