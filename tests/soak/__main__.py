@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -82,6 +83,11 @@ def _without_connector() -> str:
     return ""
 
 
+def _without_night() -> str:
+    missing = "" if shutil.which("prometheus") else "Prometheus is missing (on Debian: apt install prometheus)"
+    return missing or _without_fuse() or _without_tmpfs() or _without_toxiproxy()
+
+
 _DISK: Final = "tests.soak.disk_fault_runs"
 _QUORUM: Final = "tests.soak.quorum_fault_runs"
 _EXAMPLES: Final = (
@@ -135,6 +141,7 @@ PROGRAMS: Final = (
     Program(name="spark-copy", command="tests.soak.spark_runs --times 6 --seed {seed}"),
     Program(name="sync-error", command=f"{_DISK} sync-error --times 5 --seed {{seed}}", missing=_without_fuse),
     Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
+    Program(name="night", command="tests.soak.night_runs --seed {seed}", missing=_without_night),
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
     # Clients of Kafka, and invalid requests.
     Program(name="strangers", command="tests.soak.stranger_runs --seed {seed}"),

@@ -55,6 +55,32 @@ FIRES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {"kafka_log_logmanager_offlinelogdirectorycount": "1x60"},
         {f"{_KAFKA}_offlinereplicacount": "0x60"},
     ),
+    "KraftBrokerUnreachable": (
+        {f'kraft_leader_silence_seconds{{leader="2",instance="{each}"}}': "60x60" for each in "ac"},
+        # Node a is cut off, and broker 3 was restarted.
+        {
+            'kraft_leader_silence_seconds{leader="2",instance="a"}': "60x60",
+            'kraft_leader_silence_seconds{leader="2",instance="c"}': "0x60",
+            'kraft_leader_silence_seconds{leader="3",instance="a"}': "15 31 0x50",
+        },
+    ),
+    "KraftDiskFull": (
+        {'kraft_log_directory_full{directory="/data"}': "1x60"},
+        {'kraft_log_directory_full{directory="/data"}': "0x60"},
+    ),
+    "KraftDiskSlow": (
+        {'kraft_log_sync_latest_seconds{directory="/data"}': "1.4x60"},
+        {'kraft_log_sync_latest_seconds{directory="/data"}': "0.1x15 4 0.1x40"},
+    ),
+    "KraftTransactionHangs": (
+        {"kafka_server_replicamanager_partitionswithlatetransactionscount": "1x60"},
+        {"kafka_server_replicamanager_partitionswithlatetransactionscount": "0x60"},
+    ),
+    "KraftGroupRebalances": (
+        {"kraft_groups_unsettled": "1x60"},
+        # Members that were restarted one after the other.
+        {"kraft_groups_unsettled": "0x15 1 0x40"},
+    ),
     "KraftUncleanElection": (
         {"kafka_controller_controllerstats_uncleanleaderelections_total": "0x15 1x45"},
         {"kafka_controller_controllerstats_uncleanleaderelections_total": "1x60"},
