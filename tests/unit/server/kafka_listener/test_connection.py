@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import weakref
-from collections.abc import Awaitable
 
 import pytest
 from msgspec.structs import replace
@@ -490,23 +489,3 @@ def test_a_muted_client_is_not_read_and_not_counted_as_slow_and_goes_on_afterwar
         assert await client.answer() == b"answer to now, third"
 
     assert run(test, impatient(request_s_max=1.0)) == []
-
-
-@pytest.mark.filterwarnings("error:coroutine .* was never awaited")
-def test_a_request_whose_connection_breaks_as_it_begins_is_begun_and_cancelled() -> None:
-    """Python would warn, in the node's log, of a request that nobody has ever awaited."""
-
-    async def test(served: Served) -> None:
-        client = await served.client()
-        (connection,) = served.listener._connections
-        waiting = served.requests._waiting
-
-        def breaks(request: bytes) -> Awaitable[ResponseBytes]:
-            connection._transport.abort()
-            return waiting(request)
-
-        served.requests._waiting = breaks  # type: ignore[method-assign]
-        client.send(b"wait for ever")
-        await served.until(lambda: served.requests.cancelled == [b"wait for ever"])
-
-    run(test)
