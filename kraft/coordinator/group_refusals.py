@@ -13,6 +13,11 @@ def no_group(group_id: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
 
 
+def no_offsets(group_id: str) -> Refusal:
+    """Return the refusal of what is asked about the committed offsets of a group that exists."""
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} has committed no offsets")
+
+
 def not_of_protocol(group_id: str, protocol: str) -> Refusal:
     """Return the refusal of a request for groups of one protocol: `classic` or `consumer`."""
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the {protocol} protocol")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.groups.choice import GroupArguments, GroupOption, check_all_found
+from kraft.cli.groups.choice import GroupArguments, GroupOption
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -75,7 +75,8 @@ def lag(
     for each in failed:
         if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise Refusal(error_code(each.error_code), each.error_message)
-    check_all_found([each.group_id for each in failed])
+    if failed:
+        raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "; ".join(each.error_message for each in failed))
 
 
 def _show(found: Sequence[GroupLag], *, by_partition: bool, clears: bool, output: Output) -> list[GroupLag]:

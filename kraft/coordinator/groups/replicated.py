@@ -105,6 +105,11 @@ def _changed_regexes(
     return {}
 
 
+def has_group(groups: Groups, group_id: str) -> bool:
+    """Return whether there is such a group, or offsets of one, of open transactions too."""
+    return group_id in groups.consumer or group_id in groups.classic or groups.offsets.has_group(group_id)
+
+
 def group_tombstones(groups: Groups, group_id: str) -> tuple[GroupRecord, ...]:
     """Return the records that delete the group, but not its offsets."""
     consumer = groups.consumer.get(group_id)

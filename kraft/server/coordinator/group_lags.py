@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+from kraft.coordinator.group_refusals import no_group, no_offsets
 from kraft.coordinator.groups.owners import Owner, owners
+from kraft.coordinator.groups.replicated import has_group
 from kraft.coordinator.lag.tracker import LOOK_MS, LagTracker, Moment, PartitionLag
 from kraft.metadata.image import CurrentImage
 from kraft.model.ids import Offset, TopicPartition
@@ -67,11 +69,13 @@ class GroupLags:
         return sorted(group for each in self._groups.committed().values() for group in each.offsets.groups)
 
     async def of_group(self, group_id: str, turns: Turns) -> list[PartitionLag]:
-        """Return how far a group is behind, partition by partition; empty if it has no committed offsets.
+        """Return how far a group is behind, partition by partition.
 
-        Raises Refusal, as `GroupCoordinators.view`.
+        Raises Refusal: as `GroupCoordinators.view`; GROUP_ID_NOT_FOUND if it has no committed offsets.
         """
         shard, groups = self._groups.committed_of(group_id)
+        if group_id not in groups.offsets.groups:
+            raise no_offsets(group_id) if has_group(groups, group_id) else no_group(group_id)
         found, now = [], Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
         for each in self._tracker.lag_of(shard, group_id, groups.offsets.topics(group_id), now):
             found.append(each)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from kraft.coordinator.group_refusals import no_group
 from kraft.coordinator.groups.owners import Owner
 from kraft.coordinator.lag import tracker
 from kraft.coordinator.lag.states import Commit, LagState, state_of_group
@@ -39,8 +38,6 @@ class GroupLagsHandler:
     async def _of_group(self, group_id: str, turns: Turns, *, tells_owners: bool) -> GroupLag:
         try:
             found = await self._lags.of_group(group_id, turns)
-            if not found:
-                raise no_group(group_id)
             owners = await self._lags.owners(group_id, turns) if tells_owners else {}
         except Refusal as refusal:
             return refused_group(group_id, refusal)
