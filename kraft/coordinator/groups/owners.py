@@ -32,7 +32,7 @@ def owners(groups: Groups, group_id: str, image: MetadataImage) -> Iterator[Owne
     consumer = groups.consumer.get(group_id)
     if consumer is not None:
         for member in consumer.members.values():
-            yield Owner(member.client_host, member.client_id, _named(member.assigned, image))
+            yield Owner(member.client_host, member.client_id, _named(member.owned, image))
     elif (classic := groups.classic.get(group_id)) is not None and classic.protocol_type == CONSUMER_PROTOCOL_TYPE:
         for recorded in classic.members:
             yield Owner(recorded.client_host, recorded.client_id, _of_assignment(recorded.assignment))

@@ -138,6 +138,9 @@ async def test_many_groups_are_looked_at_and_told_of_in_turns(tmp_path: Path) ->
         async with TurnCounter() as counter:
             await looks.told(*(each.group_id for each in found))
         assert counter.turns >= count // group_lags.TOLD_AT_ONCE
+        async with TurnCounter() as counter:
+            await looks.told(*(f"nobody-{number}" for number in range(count)))
+        assert counter.turns >= count // group_lags.TOLD_AT_ONCE
 
 
 async def test_ends_of_many_logs_are_noted_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
