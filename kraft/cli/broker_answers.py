@@ -28,11 +28,21 @@ def answers_in(outcomes: Mapping[int, Answer | KraftError]) -> dict[int, Answer]
 
 def silent_brokers(admin: Admin, outcomes: Mapping[int, Any]) -> dict[int, str]:
     """Return why registered brokers gave no answer."""
-    silent = {broker: str(each) for broker, each in outcomes.items() if isinstance(each, KraftError)}
+    silent = {broker: why_silent(each) for broker, each in outcomes.items() if isinstance(each, KraftError)}
     for each in admin.describe_brokers():
         if each.broker_id not in outcomes:
             silent[each.broker_id] = "it is not in service"
     return silent
+
+
+def why_silent(error: KraftError) -> str:
+    """Return why the one broker that was asked did not answer. The client's own text is about any broker."""
+    # Imported late, because commands that only print their help are fast without it.
+    from kraft.client.cluster.any_broker import NoBrokerReachable
+
+    if not isinstance(error, NoBrokerReachable):
+        return str(error)
+    return "; ".join(f"{address}: {reason}" for address, reason in error.reasons.items())
 
 
 def end_without(silent: Mapping[int, str], what: str) -> None:

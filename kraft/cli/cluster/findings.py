@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kraft.cli.broker_answers import why_silent
 from kraft.cli.printing import counted
 from kraft.cli.quorum_words import warned_of
 from kraft.cli.topics.description import Shown, is_at_min_isr, is_unavailable, is_under_min_isr, is_under_replicated
+from kraft.cli.topics.throttled_replicas import REPLICA_LISTS
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.groups import MANY_REBALANCES, REBALANCES_WITHIN_MS
@@ -106,6 +108,7 @@ def findings(facts: ClusterFacts) -> list[Finding]:
         *_of_brokers(facts),
         *_of_directories(facts.directories),
         *_of_partitions(facts),
+        *_of_throttles(facts.partitions),
         *_of_hidden(facts.hidden),
         *_of_transactions(facts.hanging),
         *_of_groups(facts.rebalances),
@@ -169,7 +172,7 @@ def _of_brokers(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _silent(broker: BrokerDescription, error: KraftError, facts: ClusterFacts) -> Finding:
     """Return the finding of a broker that the controller hears, and this command does not."""
-    why = f"did not answer here: {_why_silent(error)}"
+    why = f"did not answer here: {why_silent(error)}"
     remedy = "start it if it does not run; otherwise see its log: it may hang, or be out of reach from here"
     if facts.in_service is None:
         return _broker(broker, f"was in service, and {why}", remedy)
@@ -196,7 +199,7 @@ def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
     if _is_misfit(outcome):
         what = f"is not in service, although it runs; it refuses this command: {outcome}"
         return _broker(broker, what, "see its log: it may not know the users and passwords of now")
-    what = f"is not in service, and did not answer here: {_why_silent(outcome)}"
+    what = f"is not in service, and did not answer here: {why_silent(outcome)}"
     if _SAYS_NOTHING in what:
         return _broker(broker, what, "its process is there and does not work: resume it if it is paused, or restart it")
     return _broker(broker, what, f"start it, or see its log if it runs; {gone}")
@@ -207,16 +210,6 @@ def _is_misfit(error: KraftError) -> bool:
     from kraft.client.model.errors import AuthenticationFailed
 
     return isinstance(error, AuthenticationFailed)
-
-
-def _why_silent(error: KraftError) -> str:
-    """Return why the one broker that was asked did not answer. The client's own text is about any broker."""
-    # Imported late, because commands that only print their help are fast without it.
-    from kraft.client.cluster.any_broker import NoBrokerReachable
-
-    if not isinstance(error, NoBrokerReachable):
-        return str(error)
-    return "; ".join(f"{address}: {reason}" for address, reason in error.reasons.items())
 
 
 def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:
@@ -284,6 +277,24 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
             what=f"{_counted(behind)} under-replicated: {_named(behind)}{consequence}",
             remedy=f"bring back {_missing(behind, facts)}",
             names=_names(behind),
+        )
+
+
+def _of_throttles(partitions: Sequence[Shown]) -> Iterator[Finding]:
+    """Yield the topics whose replicas are throttled although nothing moves: a reassignment was not verified."""
+    throttled = [each for each in partitions if each.is_throttled]
+    # Replicas that lag are found already, with the throttle as what may slow them.
+    if any(each.reassignment is not None for each in partitions) or any(map(is_under_replicated, throttled)):
+        return
+    if topics := sorted({each.topic for each in throttled}):
+        yield Finding(
+            severity=Severity.WARNING,
+            subject="throttle",
+            what=f"replicas of {_first(topics)} are throttled although nothing moves: those that fall behind will catch"
+            " up slowly",
+            remedy="kraft topics reassign --verify with the file of the move; or kraft configs alter"
+            f" {topics[0]} --delete-config {','.join(REPLICA_LISTS)}",
+            names=topics,
         )
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kraft.cli.cluster.facts import hidden_replicas
 from kraft.cli.cluster.findings import ExpiringCertificate, Finding, Severity, findings, state_of
 from kraft.cli.transactions.hanging import OpenInPartition
+from kraft.client import OngoingPartitionReassignment
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.metadata.topic_names import OFFSETS_TOPIC
@@ -184,6 +185,22 @@ def test_a_throttle_that_may_slow_replicas_down_is_named_with_the_topics() -> No
         "bring back the replicas on broker 3, or see there why they lag; "
         "a throttle may slow them: see 'kraft configs describe' of orders"
     )
+
+
+def test_a_throttle_that_was_left_behind_is_named_with_the_commands_that_remove_it() -> None:
+    left = [partition(0, is_throttled=True), partition(0, topic="a", is_throttled=True), partition(1)]
+    finding = only(partitions=left)
+    assert finding.severity is Severity.WARNING
+    assert finding.what.startswith("replicas of a, orders are throttled although nothing moves")
+    assert finding.remedy == (
+        "kraft topics reassign --verify with the file of the move; or kraft configs alter a --delete-config "
+        "leader.replication.throttled.replicas,follower.replication.throttled.replicas"
+    )
+    ongoing = OngoingPartitionReassignment(
+        partition_index=3, replicas=(1, 2), adding_replicas=(2,), removing_replicas=()
+    )
+    moving = partition(3, reassignment=ongoing)
+    assert found(partitions=[*left, moving]) == [], "the throttle may be of this move"
 
 
 def test_disks_that_failed_or_are_full_are_named() -> None:
