@@ -8,6 +8,7 @@ from kraft.model.callbacks import Callback
 from kraft.server.access.audit import Audit
 from kraft.server.access.data_audit import DataAudits
 from kraft.server.apis.sides import Side
+from kraft.server.client_metrics.receiving import ClientMetrics
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import ListedBrokers
 from kraft.server.cluster.leader_checks import KnownToLead
@@ -69,6 +70,7 @@ class BrokerSide(Side, frozen=True, kw_only=True):
     """None: audit lines of this broker are not in a topic."""
 
     audit_appends: AppendAuditHandler
+    client_metrics: ClientMetrics
     listener: str
     """Name of the listener, whose addresses are in answers."""
 

@@ -23,7 +23,7 @@ from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
 from kraft.server.apis.broker_side import BrokerSide
 from kraft.server.apis.handlers import decided, forwarded, from_indexed_metadata, from_metadata
-from kraft.server.handlers import api_versions, client_metrics, client_quotas, describe_cluster, features
+from kraft.server.handlers import api_versions, client_quotas, describe_cluster, features
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_quorum import DescribeQuorumHandler
 from kraft.server.kafka_listener.requests import ConnectionContext
@@ -138,17 +138,5 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         handler=lambda broker: broker.operators.quorum.describe,
         at_controller=lambda controller: controller.describe_quorum,
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
-    ),
-    Api(
-        key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-        decided_by=DecidedBy.BROKER,
-        handler=lambda broker: client_metrics.ClientMetricsHandler(broker.entropy).subscriptions,
-        needs=(),
-    ),
-    Api(
-        key=ApiKey.PUSH_TELEMETRY,
-        decided_by=DecidedBy.BROKER,
-        handler=lambda _: client_metrics.push,
-        needs=(),
     ),
 )

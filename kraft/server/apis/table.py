@@ -7,6 +7,7 @@ from typing import Any, Final
 from kraft.server.apis.acls import ACL_APIS
 from kraft.server.apis.api import Api
 from kraft.server.apis.brokers import BROKER_APIS
+from kraft.server.apis.client_metrics import CLIENT_METRICS_APIS
 from kraft.server.apis.cluster import CLUSTER_APIS
 from kraft.server.apis.configs import CONFIG_APIS
 from kraft.server.apis.groups import GROUP_APIS
@@ -26,6 +27,7 @@ APIS: Final[tuple[Api[Any, Any], ...]] = (
     *TRANSACTION_APIS,
     *BROKER_APIS,
     *CLUSTER_APIS,
+    *CLIENT_METRICS_APIS,
     *USER_APIS,
     *ACL_APIS,
     *LOGIN_APIS,

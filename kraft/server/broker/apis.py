@@ -26,6 +26,7 @@ from kraft.server.broker.imported_users import UserImport, users_of_file
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
+from kraft.server.client_metrics.receiving import ClientMetrics
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.append_audit import AppendAuditHandler
@@ -75,6 +76,14 @@ class BrokerApis:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
         self.throttling = Throttling(world.clock.monotonic_ms, config.quota_windows.client_quotas())
         self.clients = DescribeClientsHandler()
+        self._push_thread = ThreadPoolExecutor(1, thread_name_prefix="client-metrics")
+        self.client_metrics = ClientMetrics(
+            metadata.image,
+            self._push_thread,
+            world.clock.monotonic_ms,
+            config.metrics.telemetry_bytes_max,
+            is_received=config.metrics.address is not None,
+        )
         self._when_users_change: list[Callback] = []
         self._audit_appends = AppendAuditHandler(self._produce_handler(_any_topic), world.clock.wall_ms)
         self.audit = BrokerAudit(config, world, metadata, self._audit_appends)
@@ -139,7 +148,7 @@ class BrokerApis:
 
     async def close_threads(self) -> None:
         self.logins.close()
-        await shut_down(self._read_thread, drops_waiting=True)
+        await shut_down(self._read_thread, self._push_thread, drops_waiting=True)
         await self.audit.close()
 
     def _askers_at(self, listener: str) -> Askers | None:
@@ -183,6 +192,7 @@ class BrokerApis:
                 quorum=QuorumHandler(metadata.controllers, config.node_id, self._world.clock.wall_ms),
                 clients=self.clients,
             ),
+            client_metrics=self.client_metrics,
             listener=GRPC,
             internal_topics=self._coordinators.topics,
             known_to_lead=self._replicas.leader_checks.known_to_lead,

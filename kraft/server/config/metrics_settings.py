@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from kraft.model.config_keys import boolean, key
+from kraft.model.config_keys import boolean, key, whole_number
 from kraft.server.config import readers
 from kraft.server.config.values import Listener
+
+TELEMETRY_BYTES_MAX: Final = 2 << 20
+"""Bytes of metrics that hold others up for at most 40 ms while a thread decodes them, whatever they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,4 +28,10 @@ class MetricsSettings:
         "Whether /metrics has series of each partition that the broker holds and of each group that it coordinates."
         " Kraft only.",
         default=False,
+    )
+    telemetry_bytes_max: int = key(
+        "telemetry.max.bytes",
+        whole_number(1, TELEMETRY_BYTES_MAX),
+        "Size of the metrics that a client may push at once, as they are sent and decompressed.",
+        default=1 << 20,
     )

@@ -82,7 +82,7 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
     "metrics and telemetry": """
         metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
         auto.include.jmx.reporter kafka.metrics.reporters kafka.metrics.polling.interval.secs
-        confluent.support.metrics.enable telemetry.max.bytes""",
+        confluent.support.metrics.enable""",
     "tiered storage": """
         log.local.retention.ms log.local.retention.bytes
         remote.log.storage.system.enable remote.log.storage.manager.class.name remote.log.storage.manager.class.path

@@ -210,6 +210,7 @@ class KafkaRequests:
 
     def close(self) -> None:
         self._waiting.go_on = _nothing
+        self._introduced.gone()
         if self._kept is None:
             self._largest.release(self)
         if self._meter is not None:

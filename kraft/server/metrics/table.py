@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kraft.server.metrics import (
+    client_metrics,
     controller_metrics,
     coordinator_metrics,
     listener_metrics,
@@ -32,6 +33,7 @@ SECTIONS: Final = (
     Section("Topics and partitions", topic_metrics.METRICS, topic_metrics.collect),
     Section("Controller and quorum", controller_metrics.METRICS, controller_metrics.collect),
     Section("Clients of Kafka's listeners", listener_metrics.METRICS, listener_metrics.collect),
+    Section("Metrics that clients push", client_metrics.METRICS, client_metrics.collect),
     Section("Groups and transactions", coordinator_metrics.METRICS, coordinator_metrics.collect),
     Section("Process and event loop", process_metrics.METRICS, process_metrics.collect),
 )
