@@ -16,6 +16,9 @@ from kraft.metadata.client_metrics import (
 )
 from kraft.model.callbacks import Callback
 
+UNKNOWN: Final = "unknown"
+"""What Kafka calls the software of a client that does not say."""
+
 
 def _nowhere(_: Callback) -> None:
     """There is no connection that could end."""
@@ -34,11 +37,11 @@ class PushingClient(Struct, frozen=True, kw_only=True):
     """Has this called once the connection has ended, in place of what was to be called before."""
 
     def matched(self) -> Mapping[str, str]:
-        """Return what subscriptions compare, by Kafka's names. What the client did not say is not there."""
+        """Return what subscriptions compare, by Kafka's names. A client id that the client did not say is not there."""
         said: Final = {
             CLIENT_ID: self.client_id,
-            CLIENT_SOFTWARE_NAME: self.software_name,
-            CLIENT_SOFTWARE_VERSION: self.software_version,
+            CLIENT_SOFTWARE_NAME: self.software_name or UNKNOWN,
+            CLIENT_SOFTWARE_VERSION: self.software_version or UNKNOWN,
             CLIENT_SOURCE_ADDRESS: self.host,
             CLIENT_SOURCE_PORT: self.port,
         }

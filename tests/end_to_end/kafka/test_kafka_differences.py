@@ -24,6 +24,7 @@ from tests.end_to_end.kafka.differences.fetch_scenarios import fetch, wanted
 from tests.end_to_end.kafka.differences.peer import TIMEOUT_MS, Peer
 from tests.end_to_end.kafka.differences.plain import Plain
 from tests.end_to_end.kafka.differences.produce_scenarios import produce, produce_idempotently, produce_to_compacted
+from tests.end_to_end.kafka.differences.push_scenarios import kraft_that_asks
 from tests.end_to_end.kafka.differences.scenarios import (
     ACL_SCENARIOS,
     ACL_SETTINGS,
@@ -31,6 +32,7 @@ from tests.end_to_end.kafka.differences.scenarios import (
     CLUSTER_SCENARIOS,
     GROUP_SCENARIOS,
     GROUP_SETTINGS,
+    PUSH_SCENARIOS,
     SCENARIOS,
     SETTINGS,
     ClusterScenario,
@@ -55,6 +57,12 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def authorizing() -> Iterator[str]:
     with Cluster(1, overrides=ACL_SETTINGS) as cluster:
+        yield cluster.kafka_bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def asking() -> Iterator[str]:
+    with kraft_that_asks() as cluster:
         yield cluster.kafka_bootstrap_servers
 
 
@@ -88,6 +96,11 @@ def test_a_broker_with_an_authorizer_answers_as_kafkas_did(scenario: Scenario, a
     check(scenario.__name__, play(scenario, authorizing))
 
 
+@pytest.mark.parametrize("scenario", PUSH_SCENARIOS, ids=[scenario.__name__ for scenario in PUSH_SCENARIOS])
+def test_a_broker_that_asks_for_metrics_answers_as_kafkas_did(scenario: Scenario, asking: str) -> None:
+    check(scenario.__name__, play(scenario, asking))
+
+
 @pytest.mark.parametrize("scenario", GROUP_SCENARIOS, ids=[scenario.__name__ for scenario in GROUP_SCENARIOS])
 def test_a_coordinator_answers_as_kafkas_did(scenario: Scenario, coordinator: str) -> None:
     check(scenario.__name__, play(scenario, coordinator))
@@ -119,7 +132,7 @@ def test_who_asks_the_wrong_broker_is_given_the_leader_and_its_address(cluster: 
 
 
 def test_every_scenario_is_recorded_and_no_other() -> None:
-    scenarios = (*SCENARIOS, *ACL_SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS, access_matrix)
+    scenarios = (*SCENARIOS, *ACL_SCENARIOS, *PUSH_SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS, access_matrix)
     assert recorded.recorded() == {scenario.__name__ for scenario in scenarios}
 
 

@@ -33,11 +33,12 @@ RUN_DEADLINE_S: Final = 60.0
 
 _PROGRAMS: Final = (
     Path(__file__).with_name(f"{one_jvm.CLASS}.java"),
+    Path(__file__).with_name("ClientMetricsTaker.java"),
     Path(__file__).parent / "transactions" / "TransactionalCopier.java",
     Path(__file__).parent / "streams" / "WordCounter.java",
     Path(__file__).parent / "logins" / "LoggedInClient.java",
 )
-"""Programs of our own in Java: the one that runs tools, two clients, and an application of Kafka Streams."""
+"""Our own Java: what runs tools, a plug-in of brokers, two clients, and an application of Kafka Streams."""
 
 _QUICK: Final = (
     "-Xmx512m",

@@ -29,6 +29,7 @@ from tests.end_to_end.kafka.differences.access_matrix import access_matrix, reco
 from tests.end_to_end.kafka.differences.comparison import Comparison, Deliberate, Difference, compare
 from tests.end_to_end.kafka.differences.deliberate import DELIBERATE
 from tests.end_to_end.kafka.differences.peer import ROOT
+from tests.end_to_end.kafka.differences.push_scenarios import PUSH_SETTINGS, kraft_that_asks
 from tests.end_to_end.kafka.differences.scenarios import (
     ACL_SCENARIOS,
     ACL_SETTINGS,
@@ -36,6 +37,7 @@ from tests.end_to_end.kafka.differences.scenarios import (
     CLUSTER_SCENARIOS,
     GROUP_SCENARIOS,
     GROUP_SETTINGS,
+    PUSH_SCENARIOS,
     SCENARIOS,
     SETTINGS,
     ClusterScenario,
@@ -59,13 +61,14 @@ class Wanted:
 
     single: Sequence[Scenario]
     of_acls: Sequence[Scenario]
+    of_pushes: Sequence[Scenario]
     of_groups: Sequence[Scenario]
     of_cluster: Sequence[ClusterScenario]
     of_users: Sequence[Scenario]
 
     @property
     def all(self) -> list[Scenario | ClusterScenario]:
-        return [*self.single, *self.of_acls, *self.of_groups, *self.of_cluster, *self.of_users]
+        return [*self.single, *self.of_acls, *self.of_pushes, *self.of_groups, *self.of_cluster, *self.of_users]
 
 
 def main() -> int:
@@ -78,6 +81,7 @@ def main() -> int:
     wanted = Wanted(
         [each for each in SCENARIOS if _is_wanted(each, patterns)],
         [each for each in ACL_SCENARIOS if _is_wanted(each, patterns)],
+        [each for each in PUSH_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in GROUP_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)],
         [each for each in (access_matrix,) if _is_wanted(each, patterns)],
@@ -119,6 +123,7 @@ def _of(wanted: Wanted, brokers: Brokers, broker_with_users: Callable[[], Abstra
     for scenarios, settings in (
         (wanted.single, SETTINGS),
         (wanted.of_acls, ACL_SETTINGS),
+        (wanted.of_pushes, PUSH_SETTINGS),
         (wanted.of_groups, GROUP_SETTINGS),
     ):
         if scenarios:
@@ -141,7 +146,8 @@ def _kafka(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
 
 @contextmanager
 def _kraft(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
-    with Cluster(nodes, overrides=settings) as cluster:
+    of_ours = kraft_that_asks() if settings is PUSH_SETTINGS else Cluster(nodes, overrides=settings)
+    with of_ours as cluster:
         yield cluster.kafka_bootstrap_servers.split(",")
 
 

@@ -268,12 +268,15 @@ _NOBODY_SENDS: Final = (
     ),
 )
 
+_TOO_LARGE: Final = "TELEMETRY_TOO_LARGE, as in later releases of Kafka: after INVALID_RECORD a client pushes no more"
+
 _BETTER: Final = (
     *_family(
         "api_versions",
         ("* api_keys.GET_TELEMETRY_SUBSCRIPTIONS", "* api_keys.PUSH_TELEMETRY"),
         "clients are told that no metrics are wanted; Kafka has these APIs only where an exporter of metrics is set",
     ),
+    Deliberate(scenarios="client_metrics_pushes", places="bomb: pushes: error_code", reason=_TOO_LARGE),
     *_family(
         "metadata_creates_topics",
         ("* first: topics.0.error_code",),

@@ -22,6 +22,7 @@ from tests.end_to_end.kafka.differences import (
     place_scenarios,
     placement_scenarios,
     produce_scenarios,
+    push_scenarios,
     random_scenarios,
     topic_scenarios,
     transaction_scenarios,
@@ -73,6 +74,9 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
 
 ACL_SCENARIOS: Final[tuple[Scenario, ...]] = acl_scenarios.SCENARIOS
 """Scenarios for one broker with ACL_SETTINGS."""
+
+PUSH_SCENARIOS: Final[tuple[Scenario, ...]] = push_scenarios.SCENARIOS
+"""Scenarios for one broker that asks clients for their metrics."""
 
 GROUP_SCENARIOS: Final[tuple[Scenario, ...]] = (
     *classic_group_scenarios.SCENARIOS,

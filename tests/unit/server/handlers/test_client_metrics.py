@@ -121,6 +121,9 @@ async def test_expressions_are_matched_with_what_the_connection_knows(broker: Br
     assert (await broker.ask()).requested_metrics == ("a",)
     rdkafka = PushingClient(client_id="shop", software_name="librdkafka", host="10.0.0.7")
     assert (await broker.ask(OTHER, rdkafka)).requested_metrics == ()
+    # A client that does not name its software is of unknown software.
+    broker.image = subscribed(metrics="u", match="client_software_name=unknown,client_software_version=unknown")
+    assert (await broker.ask(OTHER, PushingClient(client_id="old"))).requested_metrics == ("u",)
     broker.image = subscribed(metrics="b", match=f"client_instance_id={CLIENT}")
     assert (await broker.ask()).requested_metrics == ("b",)
 
