@@ -21,7 +21,7 @@ ANSWER_MAX_S: Final = 5.0
 
 
 class ClusterLags:
-    """Asks the coordinators. What one of them does not answer in time is left out, or refused."""
+    """Asks the coordinators. What one of them does not answer in time is refused."""
 
     def __init__(
         self,
@@ -72,16 +72,19 @@ class ClusterLags:
         return found
 
     async def of_all(self) -> list[GroupLag]:
-        """Return all groups with committed offsets, sorted, without those of coordinators that do not answer."""
+        """Return all groups with committed offsets, sorted.
+
+        Raises Unreachable and Refusal if a coordinator does not answer: without its groups, a list would say that they
+        are gone.
+        """
         brokers = [each.broker_id for each in self._image().alive_brokers()]
         request = DescribeGroupLagsRequest(group_ids=[])
         answers = await asyncio.gather(*(self._ask(each, request) for each in brokers), return_exceptions=True)
         found = dict[str, GroupLag]()
         for answer in answers:
-            if isinstance(answer, list):
-                found.update((each.group_id, each) for each in answer)
-            elif not isinstance(answer, Unreachable | Refusal):
+            if isinstance(answer, BaseException):
                 raise answer
+            found.update((each.group_id, each) for each in answer)
         return [found[group_id] for group_id in sorted(found)]
 
     async def _ask(self, broker_id: BrokerId, request: DescribeGroupLagsRequest) -> list[GroupLag]:

@@ -9,8 +9,9 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.group_lags import GroupLag
+from kraft.rpc.peers import Unreachable
 from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.burrow.answers import Answer, group_status, group_topics, readers
 from kraft.server.http.messages import Request, Response
@@ -71,6 +72,8 @@ class BurrowPaths:
             return await self._of_cluster(lags, parts[1:])
         except _Refused as missing:
             return _refused(str(missing), missing.status)
+        except (Unreachable, Refusal) as error:
+            return _refused(f"a coordinator does not answer: {error}", HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _of_cluster(self, lags: ClusterLags, parts: list[str]) -> Found:
         match parts:

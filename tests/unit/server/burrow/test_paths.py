@@ -11,6 +11,7 @@ import pytest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.group_lags import UNKNOWN, GroupLag, PartitionLag, SeenCommit
 from kraft.model.ids import Offset
+from kraft.rpc.peers import Unreachable
 from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.burrow import paths
 from kraft.server.burrow.paths import BurrowPaths
@@ -157,6 +158,16 @@ async def test_a_group_that_is_not_there_has_a_status_too() -> None:
     status, answer = await get("/v3/kafka/c1/consumer/nobody/status")
     assert status == 404
     assert answer["status"]["status"] == "NOTFOUND"
+
+
+@pytest.mark.parametrize("path", ["/v3/kafka/c1/consumer", "/v3/kafka/c1/topic/orders/consumers"])
+async def test_a_list_lacks_no_groups_of_a_broker_that_is_down(path: str) -> None:
+    class Down(FakeLags):
+        async def of_all(self) -> list[GroupLag]:
+            raise Unreachable("b2:9094", "no answer")
+
+    said = "a coordinator does not answer: b2:9094 cannot be reached: no answer"
+    assert await get(path, Down()) == (503, {"message": said})
 
 
 async def test_a_node_that_hangs_or_is_no_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
