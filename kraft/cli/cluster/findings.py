@@ -264,7 +264,7 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             subject="partitions",
             what=f"{_counted(refusing)} below min.insync.replicas, where acks=all is refused: {_named(refusing)}",
-            remedy=f"bring back {_missing(refusing, facts)}",
+            remedy=_how_to_catch_up(refusing, facts),
             names=_names(refusing),
         )
     behind = [each for each in writable if is_under_replicated(each) and not is_under_min_isr(each)]
@@ -275,7 +275,7 @@ def _of_partitions(facts: ClusterFacts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             subject="partitions",
             what=f"{_counted(behind)} under-replicated: {_named(behind)}{consequence}",
-            remedy=f"bring back {_missing(behind, facts)}",
+            remedy=_how_to_catch_up(behind, facts),
             names=_names(behind),
         )
 
@@ -327,21 +327,23 @@ def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescriptio
     return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
 
 
-def _missing(partitions: Sequence[Shown], facts: ClusterFacts) -> str:
-    """Return what is to be brought back, in words: the leaders if they do not answer, so that nobody can follow them;
-    otherwise brokers whose replicas are not in sync, and the topics of which a throttle may slow some."""
+def _how_to_catch_up(partitions: Sequence[Shown], facts: ClusterFacts) -> str:
+    """Return how the replicas come into sync, in words: their leaders have to answer, and they have to run and copy."""
     leaders = {each.partition.leader_id for each in partitions}
     silent = sorted(each for each in leaders if isinstance(facts.directories.get(each), KraftError))
     if silent:
         leads = "leads some of them and does" if len(silent) == 1 else "lead some of them and do"
-        return f"broker {listed(silent)}, which {leads} not answer"
+        return f"bring back broker {listed(silent)}, which {leads} not answer"
     missing: set[int] = set()
     for each in partitions:
         missing.update(set(each.partition.replica_nodes) - set(each.partition.isr_nodes))
-    words = f"the replicas on broker {listed(sorted(missing))}, or see there why they lag"
-    if throttled := sorted({each.topic for each in partitions if each.is_throttled}):
-        words += f"; a throttle may slow them: see 'kraft configs describe' of {_first(throttled)}"
-    return words
+    throttled = sorted({each.topic for each in partitions if each.is_throttled})
+    throttle = f"a throttle may slow them: see 'kraft configs describe' of {_first(throttled)}" if throttled else ""
+    if any(isinstance(facts.directories.get(each, _UNASKED), KraftError) for each in missing):
+        words = f"bring back the replicas on broker {listed(sorted(missing))}, or see there why they lag"
+        return f"{words}; {throttle}" if throttle else words
+    words = f"the replicas on broker {listed(sorted(missing))}, which answers, copy what they lack"
+    return f"{throttle}; otherwise {words}" if throttle else f"{words}: wait, or see there why they lag"
 
 
 def _of_transactions(hanging: Sequence[OpenInPartition]) -> Iterator[Finding]:

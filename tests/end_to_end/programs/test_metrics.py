@@ -140,7 +140,13 @@ def test_every_metric_of_the_table_is_served_by_a_node_that_is_used(cluster: Clu
     served = {name for name, _ in _scraped(port)}
     metrics = [metric for section in SECTIONS for metric in section.metrics]
     # One node alone has no other voters; nobody logs in here, nothing is transactional, and there is no audit.
-    elsewhere = ("kraft_quorum_voter_", "successful_authentication", "failed_authentication", "kraft_transactional_ids")
+    elsewhere = (
+        "kraft_quorum_voter_",
+        "kraft_leader_",
+        "successful_authentication",
+        "failed_authentication",
+        "kraft_transactional_ids",
+    )
     without = [metric.name for metric in metrics if not served.issuperset(metric.series)]
     # Nor is anything asked of clients.
     elsewhere_too = ("kraft_audit_", "kraft_client_info")

@@ -18,10 +18,10 @@ from tests.soak.night.hurried_alerts import Alert
 from tests.soak.night.world import Night
 from tests.support.command_line import run
 
-LOOK_AFTER_S: Final = 50.0
+LOOK_AFTER_S: Final = 75.0
 """An operator is paged, gets up and finds the laptop. Followers leave ISRs 30 s after they fell behind."""
 
-LOOK_BEFORE_S: Final = 150.0
+LOOK_BEFORE_S: Final = 180.0
 QUIET_S: Final = 25.0
 """No alert began or ended for so long, before the look."""
 

@@ -182,8 +182,8 @@ def test_a_throttle_that_may_slow_replicas_down_is_named_with_the_topics() -> No
         partition(0, topic="a", isr=(1, 2)),
     ]
     assert only(partitions=[*behind, partition(2, is_throttled=True)]).remedy == (
-        "bring back the replicas on broker 3, or see there why they lag; "
-        "a throttle may slow them: see 'kraft configs describe' of orders"
+        "a throttle may slow them: see 'kraft configs describe' of orders; "
+        "otherwise the replicas on broker 3, which answers, copy what they lack"
     )
 
 
@@ -201,6 +201,11 @@ def test_a_throttle_that_was_left_behind_is_named_with_the_commands_that_remove_
     )
     moving = partition(3, reassignment=ongoing)
     assert found(partitions=[*left, moving]) == [], "the throttle may be of this move"
+
+
+def test_replicas_of_a_broker_that_answers_are_copying() -> None:
+    remedy = "the replicas on broker 3, which answers, copy what they lack: wait, or see there why they lag"
+    assert only(partitions=[partition(0, isr=(1, 2))]).remedy == remedy
 
 
 def test_disks_that_failed_or_are_full_are_named() -> None:
@@ -233,7 +238,10 @@ def test_groups_without_a_coordinator_are_named_besides() -> None:
 
 def test_partitions_with_too_few_replicas_in_sync_are_critical_only_where_producers_are_refused() -> None:
     too_few, one_missing = partition(0, isr=(1,)), partition(1, isr=(1, 2))
-    critical, warning = findings(facts(partitions=[one_missing, too_few, partition(2)]))
+    away = dict.fromkeys((2, 3), KraftError("no answer"))
+    critical, warning = findings(
+        facts(partitions=[one_missing, too_few, partition(2)], brokers=[broker(1)], directories={1: []}, fenced=away)
+    )
     assert (critical.severity, warning.severity) == (Severity.CRITICAL, Severity.WARNING)
     assert critical.what == "1 partition below min.insync.replicas, where acks=all is refused: orders-0"
     assert critical.remedy == "bring back the replicas on broker 2 and 3, or see there why they lag"
