@@ -1,4 +1,4 @@
-"""`--command-config FILE`: how a command's clients reach a cluster that is closed, by the keys of Kafka's clients.
+"""`--command-config FILE`: how a command's clients reach a cluster that is closed, or of Apache Kafka, by their keys.
 
 Every command that connects has it: `with_command_config` adds it to those with `--bootstrap-server`.
 """
@@ -33,7 +33,7 @@ CommandConfig = Annotated[
         show_envvar=False,
         show_default=False,
         help="File with security.protocol, sasl.* and ssl.* as Kafka's clients have them, for a cluster that requires "
-        f"a login or TLS. {CONFIG_VARIABLE} may set it.",
+        f"a login or TLS, or with wire.protocol=kafka for one of Apache Kafka. {CONFIG_VARIABLE} may set it.",
     ),
 ]
 
@@ -41,9 +41,10 @@ _PARAMETER: Final = "command_config"
 
 
 class _Chosen:
-    """The security of the clients of the command that runs: a process runs one command, whose threads have clients."""
+    """Of the clients of the command that runs: a process runs one command, whose threads have clients."""
 
     security: ClientSecurity | None = None
+    wire_protocol: str | None = None
 
 
 def command_security() -> ClientSecurity:
@@ -53,9 +54,10 @@ def command_security() -> ClientSecurity:
     return OPEN if _Chosen.security is None else _Chosen.security
 
 
-def chosen_security() -> dict[str, ClientSecurity]:
-    """Return the same as a setting of a client; none if nothing was chosen."""
-    return {} if _Chosen.security is None else {"security": _Chosen.security}
+def connection_settings() -> dict[str, Any]:
+    """Return how the command's clients connect, as their settings; none if nothing was chosen."""
+    chosen = {"security": _Chosen.security, "wire_protocol": _Chosen.wire_protocol}
+    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def use_security(security: ClientSecurity, option: str) -> None:
@@ -73,7 +75,10 @@ def with_command_config(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def run(*args: Any, command_config: Path | None = None, **kwargs: Any) -> Any:
-        _Chosen.security = None if command_config is None else _security_of(command_config)
+        found = {} if command_config is None else properties_of(command_config, OPTION)
+        # Settings of other things may stand beside: the same file may serve a program.
+        _Chosen.security = security_in(found, command_config, OPTION)
+        _Chosen.wire_protocol = wire_protocol_in(found, command_config, OPTION)
         return command(*args, **kwargs)
 
     option = inspect.Parameter(_PARAMETER, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CommandConfig)
@@ -123,6 +128,13 @@ def security_in(settings: Mapping[str, str], source: object, option: str) -> Cli
         raise typer.BadParameter(f"{source}: {error}", param_hint=option) from None
 
 
-def _security_of(file: Path) -> ClientSecurity | None:
-    # Settings of other things may stand beside: the same file may serve a program.
-    return security_in(properties_of(file, OPTION), file, OPTION)
+def wire_protocol_in(settings: Mapping[str, str], source: object, option: str) -> str | None:
+    """Return what the settings of a file say of the protocol, or None. Raises BadParameter."""
+    from kraft.client import InvalidSetting
+    from kraft.client.model.settings import wire_protocol
+
+    given = settings.get("wire.protocol")
+    try:
+        return None if given is None else wire_protocol(given)
+    except InvalidSetting as error:
+        raise typer.BadParameter(f"{source}: {error}", param_hint=option) from None

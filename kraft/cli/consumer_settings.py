@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kraft.cli.command_security import chosen_security, properties_of, security_in, use_security
+from kraft.cli.command_security import connection_settings, properties_of, security_in, use_security
 from kraft.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP_SERVER,
@@ -83,7 +83,7 @@ def consumer_settings(
         "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
         "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,
         "bootstrap_servers": bootstrap_server,
-        **chosen_security(),
+        **connection_settings(),
         **found,
     }
     if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):

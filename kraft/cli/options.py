@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.command_security import command_security
+from kraft.cli.command_security import connection_settings
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -79,7 +79,7 @@ def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
         network=command_network(),
         default_api_timeout_ms=timeout_ms,
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
-        security=command_security(),
+        **connection_settings(),
     )
 
 

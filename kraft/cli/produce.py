@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.command_security import command_security
+from kraft.cli.command_security import connection_settings
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -100,7 +100,7 @@ def produce(
         compression_type=compression_type,
         max_block_ms=timeout_ms,
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
-        security=command_security(),
+        **connection_settings(),
         **{key: value for key, value in settings.items() if value is not None},
     )
     sending = _Sending(producer, name, separator, partition)

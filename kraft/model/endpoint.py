@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Advertised address of one listener of a broker."""
+    """Advertised address of one listener of a broker; `listener` is empty where its name is not known."""
 
     listener: str
     host: str
@@ -14,5 +14,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the text form used in `advertised.listeners`; an IPv6 address is in brackets."""
+        name = f"{self.listener}://" if self.listener else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener}://{host}:{self.port}"
+        return f"{name}{host}:{self.port}"

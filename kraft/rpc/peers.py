@@ -73,6 +73,10 @@ class NotGrpc(Unreachable):
     """The peer accepted the connection, but did not begin gRPC's protocol on it: it may speak another one."""
 
 
+class NotKafka(Unreachable):
+    """The peer accepted the connection, but did not answer the first request of Kafka's protocol."""
+
+
 class HandshakeFailed(Unreachable):
     """This end does not accept the peer's certificate, or the peer has no TLS, or another protocol inside it."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kraft.cli.command_security import command_security
+from kraft.cli.command_security import connection_settings
 from kraft.cli.options import REFUSED_TIMEOUT_MS, command_network
 from kraft.client import Consumer, KraftError
 from kraft.model.ids import TopicPartition
@@ -40,7 +40,7 @@ def first_timestamps(
         default_api_timeout_ms=timeout_ms,
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
         max_partition_fetch_bytes=_FETCH_BYTES,
-        security=command_security(),
+        **connection_settings(),
     ) as consumer:
         _read(consumer, missing, found, time.monotonic() + timeout_ms / 1_000)
     return found

@@ -11,10 +11,11 @@ from typing import Final
 from kraft.client.cluster.listener_look import Looked, look
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.model.security import OPEN, ClientSecurity
+from kraft.client.model.settings import WireProtocol
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.connection_failures import HOST_DIFFERS, NO_TLS, NOT_TRUSTED, OTHER_PROTOCOL
 from kraft.rpc.login_channel import NO_CREDENTIALS
-from kraft.rpc.peers import HandshakeFailed, NotGrpc, Unreachable
+from kraft.rpc.peers import HandshakeFailed, NotGrpc, NotKafka, Unreachable
 from kraft.sasl.client import PasswordLogin
 
 LOOK_AGAIN_AFTER_S: Final = 1.0
@@ -23,10 +24,12 @@ _OF_LOGINS: Final = frozenset(
     {ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}
 )
 
-_OTHER_PROTOCOL: Final = (
-    "it does not speak Kraft's gRPC client protocol: use the address of a GRPC listener (default port 9094), with its "
-    "security.protocol"
-)
+_OTHER_PROTOCOL: Final = {
+    WireProtocol.GRPC: "it does not speak Kraft's gRPC client protocol: use the address of a GRPC listener (default "
+    "port 9094), with its security.protocol",
+    WireProtocol.KAFKA: "it does not speak Kafka's protocol: use the address of a listener for Kafka's clients "
+    "(default port 9092), with its security.protocol, or leave out wire.protocol=kafka",
+}
 _SET_KEY: Final = "it requires a certificate of its clients: set ssl.keystore.location"
 _OTHER_KEY: Final = (
     "it closed the connection during the handshake: it may not accept the certificate of ssl.keystore.location, whose "
@@ -41,8 +44,9 @@ _OTHER_NAME: Final = (
 class Misfits:
     """The failed calls of one client."""
 
-    def __init__(self, security: ClientSecurity) -> None:
+    def __init__(self, security: ClientSecurity, protocol: WireProtocol = WireProtocol.GRPC) -> None:
         self._security = security
+        self._protocol = protocol
         self._looked: dict[str, tuple[float, Looked | None]] = {}
         """What was seen last at each address, and when."""
 
@@ -51,11 +55,11 @@ class Misfits:
         if isinstance(error, Refusal):
             return self._of_login(address, error) if error.error_code in _OF_LOGINS else error
         if isinstance(error, HandshakeFailed):
-            return self._misfit(address, _remedied(error.reason, self._security))
-        if not isinstance(error, NotGrpc):
+            return self._misfit(address, _remedied(error.reason, self._security, self._protocol))
+        if not isinstance(error, NotGrpc | NotKafka):
             return error
         seen = await self._look(address)
-        reason = None if seen is None else objection(seen, self._security)
+        reason = None if seen is None else objection(seen, self._security, self._protocol)
         if reason is not None:
             return self._misfit(address, reason)
         if seen is not None and seen.asks_for_certificate:
@@ -82,7 +86,7 @@ class Misfits:
         return AuthenticationFailed(code, f"{address} refused the token: {text}: {remedy}")
 
     def _misfit(self, address: str, reason: str) -> AuthenticationFailed:
-        lacks_settings = reason != _OTHER_PROTOCOL and self._security == OPEN
+        lacks_settings = reason != _OTHER_PROTOCOL[self._protocol] and self._security == OPEN
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         return AuthenticationFailed(code, f"{address}: {reason}", lacks_settings=lacks_settings)
 
@@ -95,10 +99,10 @@ class Misfits:
         return seen
 
 
-def objection(seen: Looked, security: ClientSecurity) -> str | None:
+def objection(seen: Looked, security: ClientSecurity, protocol: WireProtocol = WireProtocol.GRPC) -> str | None:
     """Return why it is in vain to try a listener again; None if it may not be."""
-    if seen.speaks_grpc is False:
-        return _OTHER_PROTOCOL
+    if _speaks_another(seen, protocol):
+        return _OTHER_PROTOCOL[protocol]
     if seen.has_tls and security.tls is None:
         return f"it has TLS: set security.protocol to {_protocol(security, 'SSL')}, and ssl.truststore.location"
     if not seen.has_tls and security.tls is not None:
@@ -106,6 +110,13 @@ def objection(seen: Looked, security: ClientSecurity) -> str | None:
     if seen.asks_for_certificate and security.tls is not None and security.tls.key_store is None:
         return _SET_KEY
     return None
+
+
+def _speaks_another(seen: Looked, protocol: WireProtocol) -> bool:
+    if protocol is WireProtocol.GRPC:
+        return seen.speaks_grpc is False
+    # A listener of Kafka's protocol says nothing to those who begin with TLS where it has none.
+    return seen.speaks_grpc or (seen.speaks_grpc is None and not seen.has_tls)
 
 
 def _without_tls(security: ClientSecurity) -> str:
@@ -117,8 +128,8 @@ def _protocol(security: ClientSecurity, name: str) -> str:
     return f"{name}, or to SASL_{name} if it requires a login" if security.sasl is None else f"SASL_{name}"
 
 
-def _remedied(reason: str, security: ClientSecurity) -> str:
+def _remedied(reason: str, security: ClientSecurity, protocol: WireProtocol) -> str:
     if reason.startswith(NOT_TRUSTED) and security.tls is not None and security.tls.trust_store is None:
         return _NO_TRUST_STORE + reason.removeprefix(NOT_TRUSTED)
-    words = {NO_TLS: _without_tls(security), HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL}
+    words = {NO_TLS: _without_tls(security), HOST_DIFFERS: _OTHER_NAME, OTHER_PROTOCOL: _OTHER_PROTOCOL[protocol]}
     return words.get(reason, reason)

@@ -9,7 +9,7 @@ from kraft import __version__
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.security import OPEN, ClientSecurity
-from kraft.client.model.settings import ClientSettings
+from kraft.client.model.settings import ClientSettings, WireProtocol
 from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
 
@@ -40,7 +40,7 @@ class Network:
         if self._connect is not None:
             connections = self._connect()
         else:
-            connections = _grpc_connections(settings.security, self._software)
+            connections = _connections(settings.security, settings.wire_protocol, self._software)
         return _ClosableConnections(connections, settings.client_id)
 
     def chance(self) -> float:
@@ -66,35 +66,42 @@ class _ClosableConnections:
         await self._connections.close()
 
 
-def shared_network(security: ClientSecurity = OPEN) -> Network:
+def shared_network(security: ClientSecurity = OPEN, protocol: WireProtocol = WireProtocol.GRPC) -> Network:
     """Return a network whose clients share connections, which stay open until the process ends.
 
     For clients that follow one another quickly in one process, all of them synchronous or on one event loop, and all
     with this security.
     """
-    connections = _KeptConnections(security)
+    connections = _KeptConnections(security, protocol)
     return Network(connect=lambda: connections)
 
 
 class _KeptConnections:
     """Connections that outlive the clients that use them."""
 
-    def __init__(self, security: ClientSecurity) -> None:
+    def __init__(self, security: ClientSecurity, protocol: WireProtocol) -> None:
         self._security = security
+        self._protocol = protocol
         self._connections: Connections | None = None
 
     def peer(self, address: str, client_id: str = "") -> PeerNode:
         if self._connections is None:
-            self._connections = _grpc_connections(self._security, PYTHON)
+            self._connections = _connections(self._security, self._protocol, PYTHON)
         return self._connections.peer(address, client_id)
 
     async def close(self) -> None:
         """Leave them open for the next client."""
 
 
-def _grpc_connections(security: ClientSecurity, software: str) -> Connections:
+def _connections(security: ClientSecurity, protocol: WireProtocol, software: str) -> Connections:
     from kraft.client.cluster.misfits import Misfits
+
+    explain = Misfits(security, protocol).explain
+    if protocol is WireProtocol.KAFKA:
+        from kraft.client.kafka.connections import KafkaConnections
+
+        return KafkaConnections(security, explain, software)
     from kraft.client.cluster.secure_dialling import dialling
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 
-    return GrpcConnections(dialling(security), Misfits(security).explain, f"{software}/{__version__}")
+    return GrpcConnections(dialling(security), explain, f"{software}/{__version__}")

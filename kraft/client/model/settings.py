@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from kraft.client.model.errors import InvalidSetting, NotSupportedYet
@@ -21,6 +22,9 @@ Settings = TypeVar("Settings", bound="ClientSettings")
 
 DEFAULT_PORT: Final = 9094
 """Port of the GRPC listener in the README's example and in `kraft dev`."""
+
+KAFKA_PORT: Final = 9092
+"""Port of the listener of Kafka's protocol there, and of Apache Kafka."""
 
 LOCAL_BROKER: Final = f"localhost:{DEFAULT_PORT}"
 
@@ -55,12 +59,23 @@ _LONG: Final = {
 """Numbers of 64 bits in Kafka; the others have 32."""
 
 
+class WireProtocol(StrEnum):
+    """What a client speaks with brokers."""
+
+    GRPC = "grpc"
+    KAFKA = "kafka"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Settings of every client. The docstring under a field names Kafka's key and says what differs from Kafka."""
 
     bootstrap_servers: tuple[str, ...]
-    """bootstrap.servers: addresses of gRPC listeners; the first that answers names the other brokers."""
+    """bootstrap.servers: addresses of gRPC listeners, or of those of wire.protocol; the first that answers names the
+    other brokers."""
+
+    wire_protocol: WireProtocol = WireProtocol.GRPC
+    """wire.protocol (not in Kafka): grpc, or kafka, by which the clients also work with Apache Kafka."""
 
     request_timeout_ms: int = 30_000
     """request.timeout.ms: how long one attempt of a request waits for its response."""
@@ -279,6 +294,8 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
     replace_old_names(kind, named)
     bootstrap_servers = named.pop("bootstrap_servers", bootstrap_servers)
     security = _security(named)
+    if "wire_protocol" in named:
+        named["wire_protocol"] = wire_protocol(named["wire_protocol"])
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
@@ -289,7 +306,16 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
         _parse_consumer_names(named)
     for name, value in named.items():
         named[name] = _typed(name, value, str(known[name]))
-    return kind(bootstrap_servers=parse_addresses(bootstrap_servers), security=security, **named)
+    port = KAFKA_PORT if named.get("wire_protocol") is WireProtocol.KAFKA else DEFAULT_PORT
+    return kind(bootstrap_servers=parse_addresses(bootstrap_servers, port), security=security, **named)
+
+
+def wire_protocol(value: object) -> WireProtocol:
+    """Return the protocol with that name. Raises InvalidSetting."""
+    try:
+        return WireProtocol(str(value).lower())
+    except ValueError:
+        raise InvalidSetting(f"wire.protocol={value} is not one of {', '.join(WireProtocol)}") from None
 
 
 def _security(named: dict[str, Any]) -> ClientSecurity:
@@ -307,8 +333,8 @@ def _security(named: dict[str, Any]) -> ClientSecurity:
     return security
 
 
-def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
-    """Return `host:port` addresses from a list or a comma-separated text; the port is DEFAULT_PORT unless given.
+def parse_addresses(bootstrap_servers: str | Sequence[str], port: int = DEFAULT_PORT) -> tuple[str, ...]:
+    """Return `host:port` addresses from a list or a comma-separated text; `port` is that of those without one.
 
     Raises InvalidSetting.
     """
@@ -318,18 +344,18 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
             f"bootstrap.servers: expected 'HOST[:PORT],...' or a list of such, not {bootstrap_servers!r}; "
             "give other settings by name, or a dict of them as **settings"
         )
-    addresses = tuple(_with_port(part.strip()) for part in parts if part.strip())
+    addresses = tuple(_with_port(part.strip(), port) for part in parts if part.strip())
     if not addresses:
         raise InvalidSetting("bootstrap.servers is empty; give it as HOST[:PORT][,HOST[:PORT]...]")
     return addresses
 
 
-def _with_port(address: str) -> str:
+def _with_port(address: str, port: int) -> str:
     """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host is in brackets. Raises InvalidSetting."""
     found = _ADDRESS.fullmatch(address)
-    if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
+    if found is None or not 0 < int(found["port"] or port) < 65536:
         raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST or HOST:PORT")
-    return address if found["port"] else f"{found['host']}:{DEFAULT_PORT}"
+    return address if found["port"] else f"{found['host']}:{port}"
 
 
 def _parse_producer_names(named: dict[str, Any]) -> None:

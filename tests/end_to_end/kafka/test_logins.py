@@ -18,7 +18,7 @@ import kafka.errors
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kraft.client import Admin, Refusal
+from kraft.client import Admin, AuthenticationFailed, NoBrokerReachable, Refusal
 from kraft.model.errors import ErrorCode
 from kraft.sasl.scram import ScramMechanism
 from kraft.sasl.scram_client import ScramClient
@@ -33,6 +33,7 @@ from tests.support.kafka.logged_in_clients import (
     aiokafka_reads_what_it_wrote,
     assert_confluents_client_works,
     assert_kafka_python_works,
+    assert_our_clients_work,
     assert_produced,
 )
 from tests.support.kafka.login_cluster import (
@@ -93,6 +94,34 @@ def test_confluents_transactions(servers: str, topic: str, mechanism: str) -> No
     producer.begin_transaction()
     assert_produced(producer, topic)
     producer.commit_transaction(DEADLINE_S)
+
+
+@each_mechanism
+def test_our_clients(servers: str, topic: str, mechanism: str) -> None:
+    assert_our_clients_work({"bootstrap.servers": servers, **of_librdkafka(mechanism)}, topic)
+
+
+@each_mechanism
+def test_our_clients_are_told_that_they_cannot_log_in(servers: str, mechanism: str) -> None:
+    settings: dict[str, Any] = {**of_librdkafka(mechanism), "sasl.password": "wrong", "wire.protocol": "kafka"}
+    with Admin(servers, **settings) as admin, pytest.raises(AuthenticationFailed, match="refused user 'alice'"):
+        admin.list_topics()
+
+
+def test_our_clients_without_a_login_are_told_that_one_may_be_needed(servers: str) -> None:
+    with (
+        Admin(servers, wire_protocol="kafka", default_api_timeout_ms=2_000) as admin,
+        pytest.raises(NoBrokerReachable, match="it may require a login"),
+    ):
+        admin.list_topics()
+
+
+def test_our_clients_are_told_that_a_port_speaks_another_protocol(cluster: LoginCluster) -> None:
+    with (
+        Admin(cluster.bootstrap_servers, wire_protocol="kafka") as admin,
+        pytest.raises(AuthenticationFailed, match="it does not speak Kafka's protocol"),
+    ):
+        admin.list_topics()
 
 
 def test_the_guides_sample_for_kafka_python(cluster: LoginCluster, topic: str) -> None:

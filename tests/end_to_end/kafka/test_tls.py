@@ -20,6 +20,7 @@ from kraft.client import Admin
 from kraft.local.cluster_files import HOST
 from tests.support.certificates import Authority, Stores
 from tests.support.kafka.kafka_programs import console_consumer, console_producer, kcat
+from tests.support.kafka.logged_in_clients import assert_our_clients_work
 from tests.support.kafka.tls_cluster import (
     LOGIN,
     MUTUAL,
@@ -86,6 +87,11 @@ def test_confluents_client(cluster: TlsCluster, topic: str, listener: str) -> No
     _produce(settings, topic, VALUES)
     assert _consume(settings, topic, len(VALUES)) == VALUES
     assert topic in AdminClient(settings).list_topics(timeout=DEADLINE_S).topics
+
+
+@each_listener
+def test_our_clients(cluster: TlsCluster, topic: str, listener: str) -> None:
+    assert_our_clients_work(of_librdkafka(cluster, listener, _shown(cluster, listener)), topic)
 
 
 @each_listener

@@ -13,6 +13,8 @@ import kafka.admin
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kraft.client import Admin, Consumer, Producer
+
 DEADLINE_S: Final = 60
 VALUES: Final = [b"one", b"two", b"three"]
 
@@ -40,6 +42,24 @@ def assert_confluents_client_works(login: dict[str, Any], topic: str) -> None:
     admin.poll(0)
     created = admin.create_topics([NewTopic(f"{topic}-2", 1, 3)])
     created[f"{topic}-2"].result(DEADLINE_S)
+
+
+def assert_our_clients_work(login: dict[str, Any], topic: str) -> None:
+    """The same by our own clients, which speak Kafka's protocol here."""
+    settings = {**login, "wire.protocol": "kafka"}
+    servers = settings.pop("bootstrap.servers")
+    with Producer(servers, **settings) as producer:
+        for sent in [producer.send(topic, value, partition=0) for value in VALUES]:
+            sent.result(DEADLINE_S)
+    found: list[bytes | None] = []
+    until_s = time.monotonic() + DEADLINE_S
+    with Consumer(servers, **settings, group_id=topic, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        while len(found) < len(VALUES) and time.monotonic() < until_s:
+            found += [record.value for record in consumer.poll(1_000)]
+    assert found == VALUES
+    with Admin(servers, **settings) as admin:
+        admin.create_topic(f"{topic}-2", 1, 3)
 
 
 def assert_kafka_python_works(login: dict[str, Any], topic: str) -> None:

@@ -17,7 +17,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
         return FakeCluster()
 
     made = shared_loop().run(make())
-    monkeypatch.setattr("kraft.client.cluster.network._grpc_connections", lambda *_: made)
+    monkeypatch.setattr("kraft.client.cluster.network._connections", lambda *_: made)
     return made
 
 
