@@ -20,6 +20,11 @@ from kraft.runtime.cycle_collector import imports_exempted
 if TYPE_CHECKING:
     from kraft.server.config.node_config import NodeConfig
 
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come: a command ends as by Ctrl-C."""
+
+
 INTERRUPTED: Final = 130
 """Exit code of a command that Ctrl-C ended, as shells have it."""
 

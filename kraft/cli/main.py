@@ -16,7 +16,7 @@ import typer
 
 from kraft import __version__
 from kraft.cli import old_options
-from kraft.cli.foreground import INTERRUPTED
+from kraft.cli.foreground import INTERRUPTED, Terminated
 from kraft.cli.plain_help import PlainCommand, each_command
 from kraft.model.errors import KraftError
 from kraft.model.printable import printable_lines
@@ -176,7 +176,7 @@ class _Termination:
 
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
         self.has_come = True
-        raise KeyboardInterrupt
+        raise Terminated
 
 
 def _print_version(is_asked: bool) -> None:

@@ -98,7 +98,7 @@ def shell(
     if command:
         opened.onecmd(shlex.join(command))
     elif sys.stdin.isatty():
-        opened.cmdloop()
+        opened.run()
     else:
         for line in sys.stdin:
             if opened.onecmd(line.strip()):

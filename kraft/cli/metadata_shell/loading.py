@@ -40,6 +40,8 @@ def load(directory: Path) -> LoadedMetadata:
     Raises NoMetadata, Corruption, ContradictoryEntry and OSError.
     """
     is_inner = directory.name == journal_segments.DIRECTORY_NAME
+    if str(directory).startswith("--bootstrap-server"):
+        raise NoMetadata("the shell reads files, not a cluster: give a log directory of a node on this machine")
     folder = directory if is_inner else directory / journal_segments.DIRECTORY_NAME
     if not folder.is_dir():
         raise NoMetadata(f"{directory} is no log directory with metadata: it has no {journal_segments.DIRECTORY_NAME}")

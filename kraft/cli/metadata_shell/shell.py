@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import cmd
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final
 
+from kraft.cli.foreground import Terminated
 from kraft.cli.metadata_shell.loading import LoadedMetadata
 from kraft.cli.metadata_shell.tree import Directory, Node, root_of, text_of, walk
 from kraft.model.errors import KraftError
@@ -23,7 +26,10 @@ class BadPath(KraftError):
 class MetadataShell(cmd.Cmd):
     """Reads commands and prints what they find."""
 
-    intro = "The metadata of a cluster, as files. 'help' lists the commands, Tab completes paths, Ctrl-D ends."
+    intro = (
+        "The metadata of a cluster, as files. 'help' lists the commands, Tab completes paths, 'refresh' reads what a "
+        "node that runs has written since, Ctrl-D ends."
+    )
 
     def __init__(self, load: Callable[[], LoadedMetadata], say: Callable[[str], None]) -> None:
         """`say` prints an error."""
@@ -39,7 +45,11 @@ class MetadataShell(cmd.Cmd):
     def _refresh(self) -> None:
         self._loaded = self._load()
         self._root = root_of(self._loaded)
-        self.prompt = "/> "
+        self._go_to(())
+
+    def _go_to(self, directory: tuple[str, ...]) -> None:
+        self._directory = directory
+        self.prompt = printable("/" + "/".join(directory)) + "> "
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -63,8 +73,7 @@ class MetadataShell(cmd.Cmd):
         found = list(self._found(line or "/"))
         if len(found) != 1 or not isinstance(found[0][1], Directory):
             raise BadPath(f"{line} is not one directory")
-        self._directory = _parts(found[0][0])
-        self.prompt = f"{printable(found[0][0])}> "
+        self._go_to(_parts(found[0][0]))
 
     def do_pwd(self, line: str) -> None:
         """pwd: print the directory where you are."""
@@ -90,8 +99,11 @@ class MetadataShell(cmd.Cmd):
 
     def do_refresh(self, line: str) -> None:
         """refresh: read the files again, which a node that runs goes on writing."""
+        before = self._directory
         self._refresh()
-        self._directory = ()
+        # As long as it is still there.
+        with suppress(BadPath):
+            self.do_cd(shlex.quote("/" + "/".join(before)))
         self.do_log("")
 
     def do_log(self, line: str) -> None:
@@ -105,6 +117,15 @@ class MetadataShell(cmd.Cmd):
 
     do_quit = do_exit
 
+    def do_help(self, arg: str) -> None:
+        """help [COMMAND]: list the commands, or say what one does."""
+        # Two names of one command are listed once, and Ctrl-D is a key.
+        names = {name.removeprefix("do_") for name in self.get_names() if name.startswith("do_")} - {"EOF"}
+        lines = sorted({getattr(self, f"do_{name}").__doc__ for name in names if arg in ("", name)})
+        if not lines:
+            raise BadPath(f"there is no command {arg!r}: 'help' lists them")
+        print("\n".join(lines))
+
     def do_EOF(self, line: str) -> bool:  # noqa: N802  The module calls it so.
         """Ctrl-D: end the shell."""
         print()
@@ -116,10 +137,41 @@ class MetadataShell(cmd.Cmd):
         """Run a line. An error is one line, and the shell goes on."""
         try:
             return bool(super().onecmd(line))
+        except BrokenPipeError:
+            # The reader of the output is gone.
+            raise
+        except OSError as error:
+            self._fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         except KraftError as error:
-            self.failed = True
-            self._say(str(error))
-            return False
+            self._fail(str(error))
+        return False
+
+    def _fail(self, reason: str) -> None:
+        self.failed = True
+        # What was printed before the error has to appear before it.
+        sys.stdout.flush()
+        self._say(reason)
+
+    def preloop(self) -> None:
+        # A system without readline completes nothing.
+        with suppress(ImportError):
+            import readline
+
+            # By default a hyphen ends a word, too, and most topics have one.
+            readline.set_completer_delims(" /")
+
+    def run(self) -> None:
+        """Ask for commands until the user ends the shell. Ctrl-C drops a line, as in other shells."""
+        while True:
+            try:
+                self.cmdloop()
+            except Terminated:
+                raise
+            except KeyboardInterrupt:
+                self.intro = ""
+                print()
+            else:
+                return
 
     def default(self, line: str) -> None:
         raise BadPath(f"there is no command {line.split(maxsplit=1)[0]!r}: 'help' lists them")
@@ -151,6 +203,11 @@ class MetadataShell(cmd.Cmd):
             paths = shlex.split(line) or ["."]
         except ValueError as error:
             raise BadPath(f"{line}: {error}") from error
+        if refused := next((each for each in paths if each.startswith(("-", "|", ">"))), None):
+            raise BadPath(
+                f"{refused}: commands take paths only: for pipes and options of others give the command at once, as in"
+                " 'kraft metadata shell DIRECTORY find /topics | grep orders'"
+            )
         for path in paths:
             yield from self._matching(path)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from kraft.cli.foreground import Terminated
 from kraft.cli.metadata_shell.loading import LoadedMetadata, load
 from kraft.cli.metadata_shell.shell import MetadataShell
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -153,7 +156,18 @@ def test_commands_are_given_or_read_from_standard_input(log_directory: Path, kra
     assert (kraft.out, kraft.err) == ("/topics\n", "kraft: there is no nope\n")
 
 
+def test_who_gives_an_address_hears_that_files_are_read(kraft: Shell) -> None:
+    assert kraft.run("metadata", "shell", "--bootstrap-server", "localhost:9094") == 1
+    assert kraft.err.startswith("kraft: the shell reads files, not a cluster: give a log directory")
+
+
 # --- commands ----------------------------------------------------------------------------------------------------
+
+
+PATHS_ONLY = (
+    "commands take paths only: for pipes and options of others give the command at once, as in 'kraft metadata shell "
+    "DIRECTORY find /topics | grep orders'"
+)
 
 
 class Session:
@@ -161,8 +175,15 @@ class Session:
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.errors: list[str] = []
-        self.shell = MetadataShell(lambda: LoadedMetadata(image=IMAGE, index=9, has_journal=True), self.errors.append)
+        self.image = IMAGE
+        self.error: OSError | None = None
+        self.shell = MetadataShell(self._load, self.errors.append)
         self._capsys = capsys
+
+    def _load(self) -> LoadedMetadata:
+        if self.error is not None:
+            raise self.error
+        return LoadedMetadata(image=self.image, index=9, has_journal=True)
 
     def __call__(self, line: str) -> str:
         assert not self.shell.onecmd(line)
@@ -204,6 +225,9 @@ def test_directories_are_walked(session: Session) -> None:
         ("cat 'open", "'open: No closing quotation"),
         ("remove /topics", "there is no command 'remove': 'help' lists them"),
         ("'", "there is no command \"'\": 'help' lists them"),
+        ("help nope", "there is no command 'nope': 'help' lists them"),
+        ("find . -name orders", f"-name: {PATHS_ONLY}"),
+        ("ls | grep orders", f"|: {PATHS_ONLY}"),
     ],
 )
 def test_an_error_is_one_line_and_the_shell_goes_on(session: Session, line: str, error: str) -> None:
@@ -238,3 +262,52 @@ def test_everything_that_a_snapshot_has_is_somewhere(session: Session) -> None:
 )
 def test_paths_are_completed(session: Session, typed: str, text: str, found: list[str]) -> None:
     assert session.shell.completedefault(text, typed, len(typed) - len(text), len(typed)) == found
+
+
+def test_help_says_in_a_line_what_each_command_does(session: Session) -> None:
+    lines = session("help").splitlines()
+    assert "cat PATH...: print files." in lines
+    assert not [line for line in lines if line.startswith("Ctrl-D")]
+    assert session("help ls") == "ls [PATH...]: list directories.\n"
+
+
+def test_ctrl_c_drops_a_line_and_a_hyphen_ends_no_word(
+    session: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readline = pytest.importorskip("readline")
+    typed: Iterator[str | BaseException] = iter([KeyboardInterrupt(), "pwd", Terminated()])
+
+    def read(_: str) -> str:
+        line = next(typed)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", read)
+    session.shell.stdout = sys.stdout
+    before = readline.get_completer_delims()
+    try:
+        with pytest.raises(Terminated):
+            session.shell.run()
+        assert readline.get_completer_delims() == " /"
+    finally:
+        readline.set_completer_delims(before)
+    intro, *printed = capsys.readouterr().out.splitlines()
+    assert intro == session.shell.__class__.intro
+    assert printed[-1] == "/"
+
+
+def test_a_refresh_stays_in_the_directory_if_it_is_still_there(session: Session) -> None:
+    session("cd /topics/orders")
+    assert session("refresh").startswith("as of entry 9 of the metadata log")
+    assert session("pwd") == "/topics/orders\n"
+    session.image = EMPTY_IMAGE
+    session("refresh")
+    assert (session("pwd"), session.shell.prompt) == ("/\n", "/> ")
+
+
+def test_files_that_are_gone_are_one_line(session: Session) -> None:
+    session.error = FileNotFoundError(2, "No such file or directory", "/data/__cluster_metadata")
+    session("refresh")
+    assert session.errors == ["/data/__cluster_metadata: No such file or directory"]
+    assert session("ls topics") == "orders/\n"
