@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,12 +21,9 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import print_columns, print_json, say
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
-
-if TYPE_CHECKING:
-    from kraft.model.group_lags import GroupLag, PartitionLag
+from kraft.model.group_lags import UNKNOWN, GroupLag, PartitionLag
 
 NOT_KNOWN: Final = "-"
-UNKNOWN: Final = -1
 
 CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
 
