@@ -16,6 +16,7 @@ import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
 from kraft.quorum.connection_errors import short_reason
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.frames import to_frames
 from kraft.quorum.handshake import (
     HANDSHAKE_DEADLINE_S,
@@ -93,11 +94,13 @@ class PeerLink:
         on_room: OnVoter,
         security: PeerSecurity,
         greetings: Greetings,
+        counts: QuorumCounts,
     ) -> None:
         self.peer_id = peer_id
         self._config = config
         self._security = security
         self._greetings = greetings
+        self._counts = counts
         self._on_up = on_up
         self._on_down = on_down
         self._on_room = on_room
@@ -242,7 +245,9 @@ class PeerLink:
 
     async def _write_one(self, call: _Call, messages: list[Message]) -> None:
         """Write the messages; waits for the other side without a limit."""
-        for frame in to_frames(messages):
+        frames = to_frames(messages)
+        self._counts.sent(sum(frame.ByteSize() for frame in frames), messages)
+        for frame in frames:
             await call.write(frame)
         self._has_written = True
         self._unsent_bytes -= sum(map(size_bytes, messages))

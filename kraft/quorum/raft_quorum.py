@@ -21,6 +21,7 @@ from kraft.quorum import command
 from kraft.quorum.apply_queue import ApplyQueue
 from kraft.quorum.command import CommandKind, EntryCommand
 from kraft.quorum.config import QuorumConfig
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.handshake import Greeting, Greetings
 from kraft.quorum.journal import QuorumJournal, join_snapshot, settle_membership
@@ -71,7 +72,8 @@ class RaftQuorum:
         self._greetings = Greetings(ours=self._greeting, received=self._on_greeting)
         self._security = security
         self._snapshots = snapshots
-        self.service = RaftService(config, security, self._greetings)
+        self.counts = QuorumCounts()
+        self.service = RaftService(config, security, self._greetings, self.counts)
         self._config = config
         self._resources = resources
         self._listener = listener
@@ -153,6 +155,7 @@ class RaftQuorum:
             self._on_link_room,
             self._security,
             self._greetings,
+            self.counts,
         )
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
@@ -245,6 +248,7 @@ class RaftQuorum:
             commit_index=self.commit_index,
             voters=tuple(self._describe_voter(voter) for voter in sorted(self._config.voters)),
             fetch_timeout_ms=self._config.fetch_timeout_range_ms[1],
+            voted_for=None if self._parts is None else self._parts.journal.getVotedForNodeId(),
         )
 
     def _describe_voter(self, voter: int) -> VoterStatus:
@@ -261,14 +265,16 @@ class RaftQuorum:
 
     async def _submit(self, kind: CommandKind, payload: bytes, term: int, deadline_s: float) -> int:
         assert self._loop is not None, "a leader is started"
-        request_id = self._new_request_id()
+        request_id, began_s = self._new_request_id(), self._loop.time()
         answer: asyncio.Future[int] = self._loop.create_future()
         self._pending[request_id] = answer
         try:
             linger_s = self._config.append_linger_ms / 1000 if kind is CommandKind.PAYLOAD else 0
             self._append(EntryCommand(kind=kind, decided_term=term, request_id=request_id, payload=payload), linger_s)
             async with asyncio.timeout(deadline_s):
-                return await answer
+                index = await answer
+            self.counts.committed(self._loop.time() - began_s, self._loop.time())
+            return index
         except TimeoutError:
             raise ProposalUnknown(f"the quorum did not commit within {deadline_s:g} s") from None
         finally:

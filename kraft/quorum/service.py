@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from kraft.quorum.config import QuorumConfig
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.frames import from_frame
 from kraft.quorum.handshake import (
     HANDSHAKE_DEADLINE_S,
@@ -40,10 +41,13 @@ Receive = Callable[[int, list[Message]], None]
 class RaftService(raft_pb2_grpc.RaftServicer):
     """Takes messages while open; before and after, answers UNAVAILABLE, and the dialing voter tries again."""
 
-    def __init__(self, config: QuorumConfig, security: PeerSecurity, greetings: Greetings) -> None:
+    def __init__(
+        self, config: QuorumConfig, security: PeerSecurity, greetings: Greetings, counts: QuorumCounts
+    ) -> None:
         self._config = config
         self._security = security
         self._greetings = greetings
+        self._counts = counts
         self._receive: Receive | None = None
         self._on_hello: OnVoter | None = None
         self._streams: dict[int, _Stream] = {}
@@ -124,7 +128,9 @@ class RaftService(raft_pb2_grpc.RaftServicer):
     def _receive_frame(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
         """Pass on the messages of a frame. Raises BadMessage."""
         if self._receive is not None:
-            self._receive(sender, from_frame(frame))
+            messages = from_frame(frame)
+            self._counts.received(frame.ByteSize(), messages)
+            self._receive(sender, messages)
 
     def _replace_stream(self, sender: int, greeting: Greeting) -> _Stream:
         """Make this the voter's only stream: messages on an earlier one are older than those on this one.

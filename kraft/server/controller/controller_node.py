@@ -9,6 +9,7 @@ from typing import Final
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import Corruption
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.membership import MembershipRefused
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import Quorum
@@ -131,6 +132,11 @@ class ControllerNode:
     def quorum(self) -> Quorum:
         """This voter."""
         return self._quorum
+
+    @property
+    def quorum_counts(self) -> QuorumCounts:
+        """What this voter has done."""
+        return self._quorum.counts
 
     def grpc_services(self) -> list[RaftService | Service]:
         """Return the services of the CONTROLLER listener."""

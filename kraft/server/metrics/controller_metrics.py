@@ -6,14 +6,17 @@ from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import NO_BROKER
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.port import QuorumStatus
 from kraft.server.config.values import GRPC
-from kraft.server.metrics.metric import Metric, counter, gauge
+from kraft.server.loop.periods import loop_time_s
+from kraft.server.metrics.metric import Metric, counter, gauge, summary
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
 
 _CONTROLLER: Final = "kafka.controller:type=KafkaController,name="
 _RAFT: Final = "kafka.server:type=raft-metrics,attribute="
+_CHANNEL: Final = "kafka.server:type=raft-channel-metrics,attribute="
 _ONCE: Final = " Of the active controller only, so that a sum over all nodes is right."
 
 ACTIVE: Final = gauge(
@@ -87,6 +90,40 @@ LOG_END: Final = gauge(
     "Index of the last entry that this voter has.",
     jmx=f"{_RAFT}log-end-offset",
 )
+VOTE: Final = gauge(
+    "kafka_server_raftmetrics_current_vote",
+    "Id of the voter that this one voted for in this term; -1 if it did not vote.",
+    jmx=f"{_RAFT}current-vote",
+)
+COMMITS: Final = summary(
+    "kraft_quorum_commit_seconds",
+    "Entries that this voter proposed while it led, and the time until they were committed and applied here.",
+)
+COMMIT_LATENCY: Final = gauge(
+    "kafka_server_raftmetrics_commit_latency_avg",
+    "Mean of these times in this minute and the one before, in milliseconds, if there were any.",
+    jmx=f"{_RAFT}commit-latency-avg",
+)
+SENT_BYTES: Final = counter(
+    "kafka_server_raftchannelmetrics_outgoing_byte",
+    "Bytes of messages that this voter sent to others, before gRPC and TLS.",
+    jmx=f"{_CHANNEL}outgoing-byte-total",
+)
+RECEIVED_BYTES: Final = counter(
+    "kafka_server_raftchannelmetrics_incoming_byte",
+    "Bytes of messages that it got from others.",
+    jmx=f"{_CHANNEL}incoming-byte-total",
+)
+REQUESTS_SENT: Final = counter(
+    "kafka_server_raftchannelmetrics_request",
+    "Messages that this voter sent to others and that are no responses: appends, heartbeats, requests for votes.",
+    jmx=f"{_CHANNEL}request-total",
+)
+RESPONSES: Final = counter(
+    "kafka_server_raftchannelmetrics_response",
+    "Responses that it got from others.",
+    jmx=f"{_CHANNEL}response-total",
+)
 VOTER_LAG: Final = gauge(
     "kraft_quorum_voter_lag",
     "Entries that a voter lacks, once it has said what it has. Of the leader only.",
@@ -113,6 +150,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     TERM,
     HIGH_WATERMARK,
     LOG_END,
+    VOTE,
+    COMMITS,
+    COMMIT_LATENCY,
+    SENT_BYTES,
+    RECEIVED_BYTES,
+    REQUESTS_SENT,
+    RESPONSES,
     VOTER_LAG,
     VOTER_SILENCE,
 )
@@ -126,6 +170,7 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     snapshot.add(ACTIVE, host.active)
     snapshot.add(UNCLEAN, host.unclean_elections)
     collect_quorum(controller.quorum.describe(), parts.config.node_id, snapshot)
+    collect_counts(controller.quorum_counts, snapshot)
     if host.active:
         await collect_cluster(host.image, snapshot)
 
@@ -153,6 +198,16 @@ async def collect_cluster(image: MetadataImage, snapshot: Snapshot) -> None:
         snapshot.add(BROKER_INFO, 1, str(broker.broker_id), address)
 
 
+def collect_counts(counts: QuorumCounts, snapshot: Snapshot) -> None:
+    snapshot.add_summary(COMMITS, counts.commits, counts.commit_s)
+    if (mean_s := counts.commit_mean_s(loop_time_s())) is not None:
+        snapshot.add(COMMIT_LATENCY, mean_s * 1_000)
+    snapshot.add(SENT_BYTES, counts.sent_bytes)
+    snapshot.add(RECEIVED_BYTES, counts.received_bytes)
+    snapshot.add(REQUESTS_SENT, counts.requests_sent)
+    snapshot.add(RESPONSES, counts.responses_received)
+
+
 def collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> None:
     leads = status.leader_id == node_id
     snapshot.add(STATE, 1, "leader" if leads else "unattached" if status.leader_id is None else "follower")
@@ -161,6 +216,7 @@ def collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> No
     snapshot.add(HIGH_WATERMARK, status.commit_index)
     ends = {voter.node_id: voter.match_index for voter in status.voters}
     snapshot.add(LOG_END, ends.get(node_id, 0))
+    snapshot.add(VOTE, -1 if status.voted_for is None else status.voted_for)
     if not leads:
         return
     for voter in status.voters:

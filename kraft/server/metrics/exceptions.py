@@ -8,9 +8,6 @@ _JVM: Final = (
     "There is no JVM. `process_resident_memory_bytes`, `process_cpu_seconds_total` and `kraft_threads` are there."
 )
 _OF_KUBERNETES: Final = "Served by Kubernetes (cAdvisor, kubelet), not by a broker."
-_COMMITS: Final = "Commits are not timed yet."
-_VOTES: Final = "The quorum keeps its votes to itself."
-_CHANNEL: Final = "Voters exchange streams of messages, whose bytes gRPC does not tell."
 _RECORDED: Final = "Prometheus has it by [dashboards.yml](monitoring/dashboards.yml)."
 _TRAFFIC: Final = (
     "bytesin",
@@ -29,13 +26,17 @@ _RAFT: Final = (
     "log_end_offset",
     "append_records_rate",
     "fetch_records_rate",
+    "commit_latency_avg",
+    "current_vote",
 )
+_RAFT_CHANNEL: Final = ("incoming_byte", "outgoing_byte", "request", "response")
 _OF_REPORTER: Final = (
     "kafka_controller_controllerstats_uncleanleaderelectionspersec_total",
     *(f"kafka_server_brokertopicmetrics_{name}persec_total" for name in _TRAFFIC),
     "kafka_network_socketserver_networkprocessoravgidlepercent",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total",
     *(f"kafka_server_raft_metrics_{name}" for name in _RAFT),
+    *(f"kafka_server_raft_channel_metrics_{name}" for name in _RAFT_CHANNEL),
 )
 """Names of Strimzi's metrics reporter for what is served by the names of the JMX exporter."""
 
@@ -53,18 +54,6 @@ NOT_SERVED: Final = {
     "kubelet_volume_stats_capacity_bytes": _OF_KUBERNETES,
     "kafka_server_raftmetrics_append_records_rate": f"A rate is the reader's to compute. {_RECORDED}",
     "kafka_server_raftmetrics_fetch_records_rate": f"A rate is the reader's to compute. {_RECORDED}",
-    "kafka_server_raftmetrics_commit_latency_avg": _COMMITS,
-    "kafka_server_raftmetrics_current_vote": _VOTES,
-    "kafka_server_raft_metrics_commit_latency_avg": _COMMITS,
-    "kafka_server_raft_metrics_current_vote": _VOTES,
-    "kafka_server_raftchannelmetrics_incoming_byte_total": _CHANNEL,
-    "kafka_server_raftchannelmetrics_outgoing_byte_total": _CHANNEL,
-    "kafka_server_raftchannelmetrics_request_total": _CHANNEL,
-    "kafka_server_raftchannelmetrics_response_total": _CHANNEL,
-    "kafka_server_raft_channel_metrics_incoming_byte": _CHANNEL,
-    "kafka_server_raft_channel_metrics_outgoing_byte": _CHANNEL,
-    "kafka_server_raft_channel_metrics_request": _CHANNEL,
-    "kafka_server_raft_channel_metrics_response": _CHANNEL,
     "kafka_consumergroupzookeeper_lag_zookeeper": "There is no ZooKeeper.",
     "kafka_consumergroup_uncommitted_offsets": f"An older name of `kafka_consumergroup_lag`. {_RECORDED}",
     **dict.fromkeys(_OF_REPORTER, f"A name of Strimzi's metrics reporter. {_RECORDED}"),

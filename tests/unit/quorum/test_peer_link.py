@@ -13,6 +13,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import peer_link
 from kraft.quorum.command import REGULAR, CommandKind, EntryCommand, encode_body
 from kraft.quorum.config import QuorumConfig
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.frames import from_frame
 from kraft.quorum.handshake import Greeting, Greetings, hello
 from kraft.quorum.messages import AppendEntries, Message, VoteResponse, size_bytes
@@ -76,6 +77,7 @@ class LinkToQuietVoter:
             on_room=lambda _: self.events.append("room"),
             security=security or PeerSecurity(),
             greetings=Greetings(),
+            counts=QuorumCounts(),
         )
 
     def _config(self, node_id: int) -> QuorumConfig:

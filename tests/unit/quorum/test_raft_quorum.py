@@ -62,6 +62,15 @@ def test_a_proposal_is_answered_only_after_the_leaders_own_listener_got_it(tmp_p
             index = await propose(leader, b"%d" % number)
             assert leader.listener.indexes[-1] == index
             assert leader.quorum.last_applied >= index
+        # Its barrier at the beginning is no proposal.
+        assert leader.quorum.counts.commits == 5
+        assert leader.quorum.counts.commit_s > 0
+        for voter in cluster.voters.values():
+            counts = voter.quorum.counts
+            assert min(counts.sent_bytes, counts.received_bytes) > 0
+            assert min(counts.requests_sent, counts.responses_received) > 0 or voter is not leader
+            assert voter.quorum.describe().voted_for in (leader.config.node_id, None)
+        assert leader.quorum.describe().voted_for == leader.config.node_id
 
     play(tmp_path, scene)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import service
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.frames import to_frames
 from kraft.quorum.handshake import Greetings
 from kraft.quorum.messages import VoteResponse
@@ -192,7 +193,7 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
     async def run(voters: dict[int, VoterAddress]) -> str:
         config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
         refusing = replace(security, refused=lambda peer, reason: answer.append((peer, reason)))
-        raft = service.RaftService(config, refusing, Greetings())
+        raft = service.RaftService(config, refusing, Greetings(), QuorumCounts())
         raft.open(lambda *_: None, lambda _: None)
         server = grpc.aio.server()
         raft.add_to(server)
