@@ -27,6 +27,7 @@ from benchmarks.report import Cell, Output, Report, file_system, print_report
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId, TopicPartition
+from kraft.model.refused_for import Refused
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification
@@ -97,15 +98,13 @@ class _Listener:
     def logged_in(self, connection: KafkaConnection) -> str | None:
         return None
 
-    def closed(self, connection: KafkaConnection, reason: str | None) -> None:
+    def closed(self, connection: KafkaConnection, refused: Refused | None) -> None:
         pass
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         raise error
 
-    def answered_slowly(
-        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
-    ) -> None:
+    def answered_slowly(self, connection: KafkaConnection, request: TimedRequest) -> None:
         raise AssertionError("no request is slow unless it is asked for")
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:

@@ -76,7 +76,7 @@ async def _serve(kind: str, keystore: Path) -> None:
     shown = server_context(TlsSettings(key_store=KeyStoreFile(path=keystore)))
     make: Callable[[], asyncio.BaseProtocol] = _Answering
     if kind == "kraft":
-        handshakes = Handshakes(TlsBuffers(), lambda _, reason: print(reason, file=sys.stderr), _counted, _ended)
+        handshakes = Handshakes(TlsBuffers(), lambda _, reason, __: print(reason, file=sys.stderr), _counted, _ended)
         make = partial(ServerHandshake, handshakes, lambda: shown, lambda _: _Answering())
     tls = shown.context if kind == "asyncio" else None
     server = await loop.create_server(make, "127.0.0.1", 0, ssl=tls, backlog=1_024)

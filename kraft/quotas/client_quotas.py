@@ -5,11 +5,12 @@ The methods take the client and the time, and return a wait in milliseconds, 0 f
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from kraft.metadata.quota_decisions import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -101,6 +102,10 @@ class ClientQuotas:
         """Whether any client has a quota of processor time."""
 
         self.limits_addresses = False
+        self.exceeded = Counter(dict.fromkeys((*self._burst_s, REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE), 0))
+        """How often a client had used more than its quota, by the quota's name."""
+        self.exceeded_ms = Counter[str]()
+        """The waits that followed from it. Those of one client may overlap."""
 
     @property
     def in_effect(self) -> QuotasInEffect:
@@ -124,11 +129,11 @@ class ClientQuotas:
 
     def produced(self, client: Client, size_bytes: int, now_ms: int) -> int:
         """Count the bytes of a Produce request."""
-        return self._take(PRODUCER_BYTE_RATE, client, size_bytes, now_ms)
+        return self._counted(PRODUCER_BYTE_RATE, self._take(PRODUCER_BYTE_RATE, client, size_bytes, now_ms))
 
     def fetched(self, client: Client, size_bytes: int, now_ms: int) -> int:
         """Count the bytes of a response with records."""
-        return self._take(CONSUMER_BYTE_RATE, client, size_bytes, now_ms)
+        return self._counted(CONSUMER_BYTE_RATE, self._take(CONSUMER_BYTE_RATE, client, size_bytes, now_ms))
 
     def fetch_wait_ms(self, client: Client, now_ms: int) -> int:
         """Return the wait before the client may fetch records."""
@@ -153,7 +158,7 @@ class ClientQuotas:
             self._work.put(quota.counted, rate, now_ms)
         rate.count(cpu_ns * _PERCENT_PER_NS, now_ms)
         # The time that one request takes is not known before: no wait is longer than a window, as in Kafka.
-        return min(rate.throttle_ms(quota.limit, now_ms), self._windows.size_ms)
+        return self._counted(REQUEST_PERCENTAGE, min(rate.throttle_ms(quota.limit, now_ms), self._windows.size_ms))
 
     # --- changes of topics ------------------------------------------------------------------------------------------
 
@@ -163,7 +168,13 @@ class ClientQuotas:
 
     def mutated(self, client: Client, partitions: int, now_ms: int) -> int:
         """Count partitions that are created or deleted. A negative number was counted, and is not done after all."""
-        return self._take(CONTROLLER_MUTATION_RATE, client, partitions, now_ms)
+        return self._counted(CONTROLLER_MUTATION_RATE, self._take(CONTROLLER_MUTATION_RATE, client, partitions, now_ms))
+
+    def _counted(self, key: str, wait_ms: int) -> int:
+        if wait_ms:
+            self.exceeded[key] += 1
+            self.exceeded_ms[key] += wait_ms
+        return wait_ms
 
     def _take(self, key: str, client: Client, count: int, now_ms: int) -> int:
         quota = self._in_effect.of(key, client)
@@ -193,4 +204,4 @@ class ClientQuotas:
         wait_ms = rate.throttle_ms(limit, now_ms)
         if wait_ms:
             rate.count(-1, now_ms)
-        return min(wait_ms, self._windows.size_ms)
+        return self._counted(CONNECTION_CREATION_RATE, min(wait_ms, self._windows.size_ms))

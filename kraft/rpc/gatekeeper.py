@@ -22,6 +22,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from kraft.model.principal import ANONYMOUS, Principal
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc import introductions
 from kraft.rpc.client_gate import CALLER, NODE, Caller, ClientGate, PrincipalOf, SessionMessages
 from kraft.rpc.introductions import (
@@ -151,7 +152,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         except SessionForgotten:
             raise
         except Unintroduced as error:
-            self._refusals.log(peer, str(error))
+            self._refusals.log(peer, str(error), RefusedFor.NOT_A_NODE)
             raise
         assert self._secrets is not None, "it was admitted by one"
         return introductions.prove_connection(
@@ -180,7 +181,8 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
                 log.debug("session discarded", peer=readable_peer(context.peer()))
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             self.received.call_refused(context.peer())
-            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
+            refused_for = RefusedFor.NOT_A_NODE if isinstance(error, Unintroduced) else RefusedFor.LOGIN
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error), refused_for)
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
@@ -269,16 +271,16 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
                 return await anext(messages)
         except TimeoutError:
             reason = f"{method}: the request had not arrived completely after {REQUEST_S_MAX:g} s"
-            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason, RefusedFor.SLOW)
         except StopAsyncIteration:
             # The client has cancelled the call, or is none of ours.
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{method}: no request came")
         except DecodeError as error:
             reason = f"{method}: not a valid request: {error}"
-            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, reason)
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, reason, RefusedFor.REQUEST)
 
-    async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
-        self._refusals.log(context.peer(), reason)
+    async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str, refused_for: RefusedFor) -> NoReturn:
+        self._refusals.log(context.peer(), reason, refused_for)
         await context.abort(code, reason)
         raise AssertionError("abort always raises")
 
@@ -302,7 +304,7 @@ class _MembershipService(membership_pb2_grpc.MembershipServicer):
             reason = (
                 introductions.cluster_differs(self._cluster_id, request.cluster_id) if is_of_other else SECRET_DIFFERS
             )
-            self._refusals.log(context.peer(), reason)
+            self._refusals.log(context.peer(), reason, RefusedFor.NOT_A_NODE)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
         assert secret is not None, "abort always raises"
         session = self._sessions.open()

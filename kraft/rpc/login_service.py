@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kraft.model.addresses import address_of_peer
 from kraft.model.errors import ErrorCode
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.login_places import LoginPlaces
 from kraft.rpc.pb import login_pb2, login_pb2_grpc
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
@@ -79,16 +80,17 @@ class LoginService(login_pb2_grpc.AuthenticationServicer):
                         yield response
         except TimeoutError:
             reason = next(iter(lost), f"its login was not complete after {LOGIN_S_MAX:g} s")
-            self._refusals.log(context.peer(), reason)
+            self._refusals.log(context.peer(), reason, RefusedFor.LIMIT if lost else RefusedFor.LOGIN_TIMEOUT)
             # Clients try again.
             await context.abort(grpc.StatusCode.UNAVAILABLE if lost else grpc.StatusCode.DEADLINE_EXCEEDED, reason)
         except LoginFailed as failed:
-            self._refusals.log(context.peer(), failed.reason)
+            self._refusals.log(context.peer(), failed.reason, RefusedFor.LOGIN)
             if failed.is_passing:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, failed.told)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{failed.error_code.name}: {failed.told}")
         except DecodeError as error:
-            self._refusals.log(context.peer(), f"{LOGIN_METHOD}: not a valid request: {error}")
+            reason = f"{LOGIN_METHOD}: not a valid request: {error}"
+            self._refusals.log(context.peer(), reason, RefusedFor.REQUEST)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a valid request: {error}")
 
     async def _exchange(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 from urllib.parse import unquote
 
@@ -10,6 +11,7 @@ import structlog
 
 from kraft.model.addresses import address_of_peer
 from kraft.model.callbacks import NowMs
+from kraft.model.refused_for import RefusedFor
 
 log = structlog.get_logger()
 
@@ -35,9 +37,12 @@ class RefusalLog:
         self._period_began_ms = 0
         self._logged: set[tuple[str, str]] = set()
         self._not_logged = 0
+        self.counts = Counter(dict.fromkeys(RefusedFor, 0))
+        """All refusals, whether they were logged or not."""
 
-    def log(self, peer: str, reason: str) -> None:
+    def log(self, peer: str, reason: str, refused_for: RefusedFor) -> None:
         """Log a refusal unless one of its kind was logged lately. `peer` is gRPC's name of the other end."""
+        self.counts[refused_for] += 1
         address, reason = readable_peer(peer), reason[:TEXT_MAX]
         now_ms = self._monotonic_ms()
         if now_ms - self._period_began_ms >= AGAIN_AFTER_MS:

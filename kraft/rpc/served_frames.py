@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 
 from kraft.log.format.record_batch import Buffer
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.call import Exchange, ExchangeHandler, ServedCall
 from kraft.rpc.frame_connection import FrameConnection, TakeOver
 from kraft.rpc.frame_exchange import HELLO_VERSION, admitting, connection_method, read_hello
@@ -119,7 +120,8 @@ class _ServedConnection:
 
     def _refuse(self, reason: str) -> None:
         """End the connection, after the responses to earlier requests that are ready."""
-        self._refusals.log(self._peer, f"{self._exchange.method}: not a valid request: {reason}")
+        text = f"{self._exchange.method}: not a valid request: {reason}"
+        self._refusals.log(self._peer, text, RefusedFor.REQUEST)
         self._takes_requests = False
         self._connection.pause_reading()
         # Requests that came in the same read have not begun yet.

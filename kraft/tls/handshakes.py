@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from kraft.model.addresses import AddressTurns, address_of
+from kraft.model.refused_for import RefusedFor
 from kraft.tls.contexts import ServerContext
 from kraft.tls.failures import failure
 from kraft.tls.records import RECORD_BYTES_MAX, NotTls, record_end
@@ -59,7 +60,7 @@ class Handshakes:
     def __init__(
         self,
         buffers: TlsBuffers,
-        refused: Callable[[Any, str], None],
+        refused: Callable[[Any, str, RefusedFor], None],
         opened: Callable[[Any], str | None],
         left: Callable[[Any], None],
     ) -> None:
@@ -105,9 +106,9 @@ class Handshakes:
         if self._begun.pop(handshake, None) is not None and self._new:
             self._go_on_soon()
 
-    def note_refused(self, peername: Any, reason: str) -> None:
+    def note_refused(self, peername: Any, reason: str, refused_for: RefusedFor = RefusedFor.TLS) -> None:
         """Log why a client is refused, here or after its handshake."""
-        self._refused(peername, reason)
+        self._refused(peername, reason, refused_for)
 
     # --- called by the listener --------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class Handshakes:
     def refuse_oldest(self, reason: str) -> None:
         """Make room for another client."""
         for handshake in list(self._all)[:1]:
-            handshake.refuse(reason)
+            handshake.refuse(reason, RefusedFor.LIMIT)
 
     def abort(self) -> None:
         """Close all connections."""
@@ -198,7 +199,7 @@ class ServerHandshake(asyncio.BufferedProtocol):
         self.peername = transport.get_extra_info("peername")
         objection = self._handshakes.opened(self)
         if objection is not None:
-            self.refuse(objection)
+            self.refuse(objection, RefusedFor.LIMIT)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         scratch, received = self._handshakes.buffers.scratch, self._received
@@ -249,13 +250,13 @@ class ServerHandshake(asyncio.BufferedProtocol):
             self.abort()
         return False
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, refused_for: RefusedFor = RefusedFor.TLS) -> None:
         if not self._is_over:
-            self._note_refused(reason)
+            self._note_refused(reason, refused_for)
             self.abort()
 
-    def _note_refused(self, reason: str) -> None:
-        self._handshakes.note_refused(self.peername, reason)
+    def _note_refused(self, reason: str, refused_for: RefusedFor = RefusedFor.TLS) -> None:
+        self._handshakes.note_refused(self.peername, reason, refused_for)
         if self._refused is not None:
             self._refused(self.peername, reason)
 

@@ -58,6 +58,7 @@ class Deletable:
 
     is_trusted = True
     is_muted = False
+    muted_ms = 0
 
     def __init__(self, deleted: asyncio.Event) -> None:
         self._deleted = deleted

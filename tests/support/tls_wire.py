@@ -173,7 +173,7 @@ class Listener:
         """Of the clients that count as being in their handshakes."""
         self.handshakes = Handshakes(
             self.buffers,
-            lambda peer, reason: self.refusals.append((peer, reason)),
+            lambda peer, reason, _: self.refusals.append((peer, reason)),
             self._count,
             self.open_names.remove,
         )

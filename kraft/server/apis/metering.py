@@ -23,15 +23,19 @@ from kraft.quotas.precedence import Client
 from kraft.rpc.call import AnyCall, Call, Handler
 from kraft.rpc.calls import FETCH, PRODUCE
 from kraft.rpc.client_gate import CALLER, NOBODY, Caller
+from kraft.server.kafka_listener.request_times import ApiTimes
 from kraft.server.loop.throttling import Throttling
 from kraft.server.loop.timed_steps import TimedSteps
 
 AnyHandler = Callable[..., Awaitable[Any]]
 
 
-def metered(call: AnyCall, handler: AnyHandler, throttling: Throttling) -> Any:
-    """Return a handler that measures and then does the same. Without quotas it does nothing else."""
-    calls = MeteredCalls(throttling)
+def metered(call: AnyCall, handler: AnyHandler, throttling: Throttling, times: ApiTimes) -> Any:
+    """Return a handler that measures and then does the same. Without quotas it does nothing else.
+
+    The waits count in `times`.
+    """
+    calls = MeteredCalls(throttling, times)
     measuring: AnyHandler
     if call is PRODUCE:
         measuring = partial(calls.produce, handler)
@@ -50,8 +54,9 @@ def metered(call: AnyCall, handler: AnyHandler, throttling: Throttling) -> Any:
 
 
 class MeteredCalls:
-    def __init__(self, throttling: Throttling) -> None:
+    def __init__(self, throttling: Throttling, times: ApiTimes) -> None:
         self._throttling = throttling
+        self._times = times
         self._quotas = throttling.quotas
 
     def produce(
@@ -77,7 +82,7 @@ class MeteredCalls:
         if (client := _client(caller)) is None:
             return await handler(request)
         if wait_ms := self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
-            await self._throttling.wait(min(wait_ms, TOLD_MS))
+            await self._wait(min(wait_ms, TOLD_MS))
             if self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
                 return FetchResponse(request_id=request.request_id, partitions=[])
         bytes_max = self._quotas.fetch_bytes_max(client)
@@ -111,12 +116,12 @@ class MeteredCalls:
             wait_ms = self._quotas.fetched(client, _size(response.records), self._throttling.now_ms())
         wait_ms = max(wait_ms, self._worked(client, timed.spent_ns))
         if wait_ms:
-            await self._throttling.wait(wait_ms)
+            await self._wait(wait_ms)
         return response
 
     async def _until_may_fetch(self, client: Client) -> None:
         while wait_ms := self._quotas.fetch_wait_ms(client, self._throttling.now_ms()):
-            await self._throttling.wait(wait_ms)
+            await self._wait(wait_ms)
 
     def _worked(self, client: Client, spent_ns: int) -> int:
         if not self._quotas.measures_time:
@@ -130,9 +135,13 @@ class MeteredCalls:
         async def wait() -> None:
             left_ms = until_ms - self._throttling.now_ms()
             if left_ms > 0:
-                await self._throttling.wait(left_ms)
+                await self._wait(left_ms)
 
         caller.pace.pause(wait)
+
+    async def _wait(self, wait_ms: int) -> None:
+        self._times.throttle_s += wait_ms / 1_000
+        await self._throttling.wait(wait_ms)
 
 
 def _client(caller: Caller) -> Client | None:

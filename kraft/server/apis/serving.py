@@ -23,8 +23,10 @@ from kraft.server.apis.metering import metered
 from kraft.server.apis.mutations import CountedMutations
 from kraft.server.apis.sides import ControllerSide, Side
 from kraft.server.apis.table import APIS
+from kraft.server.apis.timed_calls import timed
 from kraft.server.kafka_listener.encoded_responses import EncodedResponses
 from kraft.server.kafka_listener.handled import HandledApi, Reuse
+from kraft.server.kafka_listener.request_times import CallTimes
 from kraft.server.kafka_listener.requests import Api as KafkaApi
 from kraft.wire.api_keys import ApiKey
 
@@ -43,20 +45,24 @@ def guard_of(api: Api[Any, Any], side: Side) -> Guard | None:
 # --- the GRPC listener of a broker ---
 
 
-def grpc_calls(broker: BrokerSide) -> list[ServedCall]:
-    """Return the calls of a broker's GRPC listener."""
-    return [_metered_call(served_call(each.call, each, broker), each, broker) for each in APIS if each.call is not None]
+def grpc_calls(broker: BrokerSide, times: CallTimes) -> list[ServedCall]:
+    """Return the calls of a broker's GRPC listener, which count in `times`."""
+    return [_measured_call(each.call, each, broker, times) for each in APIS if each.call is not None]
 
 
-def _metered_call(served: ServedCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:
-    if api.visible_to is VisibleTo.NODES:
-        return served
-    return replace(served, handler=metered(served.call, served.handler, broker.throttling))
-
-
-def grpc_call(call: AnyCall, broker: BrokerSide) -> ServedCall:
+def grpc_call(call: AnyCall, broker: BrokerSide, times: CallTimes) -> ServedCall:
     """Return one of them."""
-    return next(served_call(call, each, broker) for each in APIS if each.call is call)
+    return next(_measured_call(call, each, broker, times) for each in APIS if each.call is call)
+
+
+def _measured_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide, all_times: CallTimes) -> ServedCall:
+    served, times = served_call(call, api, broker), all_times.of(call.name)
+    handler = timed(call, served.handler, times)
+    # What a client waits for because of its quotas is no part of the time that its request takes.
+    return replace(
+        served,
+        handler=handler if api.visible_to is VisibleTo.NODES else metered(call, handler, broker.throttling, times),
+    )
 
 
 def served_call(call: AnyCall, api: Api[Any, Any], broker: BrokerSide) -> ServedCall:

@@ -43,6 +43,7 @@ from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions, SharedFetches
+from kraft.server.kafka_listener.request_times import CallTimes
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
@@ -75,6 +76,7 @@ class BrokerApis:
         if self._askers is not None:
             coordinators.groups.show_topics(self._askers.of_groups.describable)
         self.throttling = Throttling(world.clock.monotonic_ms, config.quota_windows.client_quotas())
+        self.call_times = CallTimes()
         self.clients = DescribeClientsHandler()
         self._push_thread = ThreadPoolExecutor(1, thread_name_prefix="client-metrics")
         self.client_metrics = ClientMetrics(
@@ -101,11 +103,11 @@ class BrokerApis:
         return [Service(*self.grpc_calls())]
 
     def grpc_calls(self) -> list[ServedCall]:
-        return serving.grpc_calls(self._side)
+        return serving.grpc_calls(self._side, self.call_times)
 
     def replica_fetch(self) -> ServedCall:
         """Return the exchange that followers use, on connections of their own where they can."""
-        return serving.grpc_call(REPLICA_FETCH, self._side)
+        return serving.grpc_call(REPLICA_FETCH, self._side, self.call_times)
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""

@@ -9,6 +9,7 @@ from typing import Final
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.model.callbacks import AsyncCallback
 from kraft.model.errors import Corruption
+from kraft.model.refused_for import RefusedFor
 from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.membership import MembershipRefused
 from kraft.quorum.peer_security import PeerSecurity
@@ -183,5 +184,5 @@ def _peer_security(credentials: NodeCredentials) -> PeerSecurity:
         dial=credentials.dial_controller,
         objection=credentials.objection_to_voter,
         handshake_failure=credentials.handshake_failure,
-        refused=credentials.refusals.log,
+        refused=lambda peer, reason: credentials.refusals.log(peer, reason, RefusedFor.NOT_A_NODE),
     )

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kraft.model.callbacks import Callback
 from kraft.model.clients import ClientWords
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.response_writer import ResponseBytes
 
@@ -17,9 +18,12 @@ class CloseConnection(Exception):
     The message is one line that says why.
     """
 
-    def __init__(self, reason: str, response: ResponseBytes | None = None) -> None:
+    def __init__(
+        self, reason: str, response: ResponseBytes | None = None, refused_for: RefusedFor = RefusedFor.REQUEST
+    ) -> None:
         super().__init__(reason)
         self.response = response or []
+        self.refused_for = refused_for
 
 
 class HasToWait(Exception):
@@ -50,6 +54,10 @@ class Requests(Protocol):
     @property
     def is_muted(self) -> bool:
         """True while nothing is read, because the client used more than its quotas."""
+
+    @property
+    def muted_ms(self) -> int:
+        """The time for which nothing is read from now on for this reason."""
 
     def when_ready(self, go_on: Callback) -> None:
         """Set `go_on`, which is called when `is_pipelined` or `is_muted` may have changed, and after HasToWait."""

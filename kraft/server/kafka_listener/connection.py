@@ -20,11 +20,13 @@ from msgspec import Struct
 from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
 from kraft.model.clients import TEXT_CHARACTERS_MAX, ClientConnection
+from kraft.model.refused_for import Refused, RefusedFor
 from kraft.rpc.frame_connection import TakeOver
 from kraft.server.kafka_listener.answering import CloseConnection, HasToWait, MakeRequests, Requests, TakenOver
 from kraft.server.kafka_listener.frame_buffer import BadFrame
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer, ReceiveLimits
 from kraft.server.kafka_listener.replies import Reply
+from kraft.server.kafka_listener.request_stages import RequestStages
 from kraft.server.kafka_listener.request_times import RequestTimes, TimedRequest
 from kraft.server.kafka_listener.response_writer import ResponseBytes, ResponseWriter
 from kraft.server.loop.closed_transports import free_closed
@@ -52,15 +54,13 @@ class ListenerSide(Protocol):
     def logged_in(self, connection: KafkaConnection) -> str | None:
         """Note that the client of the connection is no stranger any more. Return the same as `opened`."""
 
-    def closed(self, connection: KafkaConnection, reason: str | None) -> None:
-        """Note that the connection has ended; `reason` is None after an ordinary end."""
+    def closed(self, connection: KafkaConnection, refused: Refused | None) -> None:
+        """Note that the connection has ended; `refused` is None after an ordinary end."""
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         """Note that a request on the connection failed with an internal error."""
 
-    def answered_slowly(
-        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
-    ) -> None:
+    def answered_slowly(self, connection: KafkaConnection, request: TimedRequest) -> None:
         """Note that a request took as long as `slow_s_min`, part of which it may have waited on purpose."""
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
@@ -100,7 +100,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         """`make_buffer` takes the function to call when memory is free again."""
         self._listener = listener
-        self._times = listener.times.by_key
+        self._stages = RequestStages(listener.times, limits.slow_s_min)
         self._make_requests = make_requests
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_draining = False
         self._is_over = False
         self._is_reading = True
-        self._reason: str | None = None
+        self._refused: Refused | None = None
         self._used_at_s = self._loop.time()
         self._partial_since_s: float | None = None
         self._unread_since_s: float | None = None
@@ -129,7 +129,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._writer: ResponseWriter
         self._requests: Requests
         self.peer = self.address = self.listener_name = ""
-        self._begun_count = self._received_bytes = 0
+        self._begun_count = self.received_bytes = 0
 
     # --- called by asyncio ---------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_stranger = not self._requests.is_trusted
         reason = self._listener.opened(self)
         if reason is not None:
-            self._end(reason)
+            self._end(reason, RefusedFor.LIMIT)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.room()
@@ -152,7 +152,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._is_over:
             self._used_at_s = self._loop.time()
-            self._received_bytes += nbytes
+            self.received_bytes += nbytes
+            self._stages.arrived()
             if self._buffer.received(nbytes):
                 self._take_frames()
 
@@ -169,6 +170,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
+        self._sent()
         self._writer.drop()
         for reply in self._replies:
             if reply.task is not None:
@@ -178,7 +180,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._buffer.finished()
         self._buffer.close()
         self._listener.unread(self, 0)
-        self._listener.closed(self, self._reason)
+        self._listener.closed(self, self._refused)
         # Without it the connection and its transport are freed at once, not by the garbage collector.
         self._requests.close()
         free_closed(self._transport)
@@ -193,15 +195,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             # The request waits for memory or a quota here, not for the client.
             self._partial_since_s = now_s
         if _is_longer_than(self._unread_since_s, limits.unread_s_max, now_s):
-            self._reason = self._reason or f"client did not read its responses for {limits.unread_s_max:g} s"
-            self.abort()
+            self.cut_off(f"client did not read its responses for {limits.unread_s_max:g} s", RefusedFor.SLOW)
         elif self._blocks_others(now_s):
-            self._reason = self._reason or "client reads nothing while unread responses fill their memory budget"
-            self.abort()
+            self.cut_off("client reads nothing while unread responses fill their memory budget", RefusedFor.SLOW)
         elif _is_longer_than(self._partial_since_s, limits.request_s_max, now_s):
-            self._end(f"request had not arrived completely after {limits.request_s_max:g} s")
+            self._end(f"request had not arrived completely after {limits.request_s_max:g} s", RefusedFor.SLOW)
         elif self._partial_since_s is not None and not is_held and self._buffer.is_slow():
-            self._end("request arrived too slowly while others waited for the memory that it takes")
+            self._end("request arrived too slowly while others waited for the memory that it takes", RefusedFor.SLOW)
         elif not self._replies and _is_longer_than(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
         elif not self._is_over:
@@ -210,9 +210,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _check_login(self, now_s: float) -> None:
         if self.is_stranger and now_s - self._opened_s > self._limits.login_s_max:
-            self._end(f"client had not logged in after {self._limits.login_s_max:g} s")
+            self._end(f"client had not logged in after {self._limits.login_s_max:g} s", RefusedFor.LOGIN_TIMEOUT)
         elif (objection := self._requests.objection()) is not None:
-            self._end(objection)
+            self._end(objection, RefusedFor.LOGIN)
 
     def _blocks_others(self, now_s: float) -> bool:
         if self._unread_since_s is None:
@@ -238,7 +238,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             software_version=client.software_version,
             age_ms=round((self._loop.time() - self._opened_s) * 1_000),
             requests=self._begun_count,
-            received_bytes=self._received_bytes,
+            received_bytes=self.received_bytes,
             sent_bytes=max(0, writer.written_bytes - writer.unread_bytes),
         )
 
@@ -246,9 +246,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Receive within other limits from now on."""
         self._buffer.change_limits(limits)
 
-    def cut_off(self, reason: str) -> None:
-        """Close at once, for a reason of the listener's."""
-        self._reason = reason
+    def cut_off(self, reason: str, refused_for: RefusedFor) -> None:
+        """Close at once, for this reason unless it closes already."""
+        self._refused = self._refused or Refused(reason, refused_for)
         self.abort()
 
     def drain(self) -> None:
@@ -278,7 +278,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._end(str(error))
         except CloseConnection as error:
             self._ready += error.response
-            self._end(str(error))
+            self._end(str(error), error.refused_for)
         except TakenOver as taken_over:
             self._hand_over(taken_over.serve)
         except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
@@ -322,7 +322,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_stranger = False
         reason = self._listener.logged_in(self)
         if reason is not None:
-            self._end(reason)
+            self._end(reason, RefusedFor.LIMIT)
 
     def _take_frames_soon(self) -> None:
         """Call `_take_frames` later: others have their turn first, and the caller may be releasing memory."""
@@ -341,29 +341,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: memoryview) -> None:
         self._pipelining = self._requests.is_pipelined(frame)
-        times, began_s = self._times[frame[1]], perf_counter()
+        key, began_s = frame[1], perf_counter()
         begun = self._requests.begin(frame)
-        local_s = perf_counter() - began_s
-        times.count += 1
+        request = self._stages.begun(key, len(frame), began_s, begun)
         self._begun_count += 1
-        times.local_s += local_s
         if not isinstance(begun, list):
-            reply = Reply(request=TimedRequest(times, len(frame), local_s, began_s + local_s))
+            reply = Reply(request)
             reply.task = asyncio.ensure_future(self._answer_when_ready(reply, begun))
             self._replies.append(reply)
         elif self._replies:
-            self._replies.append(Reply(response=begun))
+            self._replies.append(Reply(request, begun))
         else:
             self._ready += begun
-        if local_s >= self._limits.slow_s_min and isinstance(begun, list):
-            self._note_slow(TimedRequest(times, len(frame), local_s, 0), 0, begun)
+            self._stages.is_sent_next(request)
         if not self._pipelining:
             self._write_responses()
 
-    def _note_slow(self, request: TimedRequest, remote_s: float, response: ResponseBytes) -> None:
-        # Logins that fail are answered late on purpose, and raw ones are no requests of an API.
-        if not self.is_stranger:
-            self._listener.answered_slowly(self, request, remote_s, sum(map(len, response)))
+    def _sent(self) -> None:
+        for slow in self._stages.sent():
+            # Logins that fail are answered late on purpose, and raw ones are no requests of an API.
+            if not self.is_stranger:
+                slow.throttle_ms = self._requests.muted_ms
+                self._listener.answered_slowly(self, slow)
 
     async def _answer_when_ready(self, reply: Reply, begun: Awaitable[ResponseBytes]) -> None:
         """Wait for the response and write it in the same turn of the loop in which it is ready."""
@@ -372,29 +371,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except asyncio.CancelledError:
             if not self._is_over:
                 # Cancelled from outside, not by this connection. Without its response no later one can be sent either.
-                self._end("request cancelled before it was answered")
+                self._end("request cancelled before it was answered", RefusedFor.INTERNAL)
             raise
         except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
             if self._is_over:
                 return
             if isinstance(error, CloseConnection):
                 reply.response = error.response
-                self._end(str(error))
+                self._end(str(error), error.refused_for)
             else:
                 self._fail(error)
         else:
             self._used_at_s = self._loop.time()
-            if (request := reply.request) is not None:
-                remote_s = perf_counter() - request.waits_since_s
-                request.times.remote_s += remote_s
-                if request.local_s + remote_s >= self._limits.slow_s_min:
-                    self._note_slow(request, remote_s, reply.response)
+            self._stages.waited(reply.request, reply.response)
             self._take_frames()
 
     def _write_responses(self) -> None:
         replies = self._replies
         while replies and (response := replies[0].response) is not None:
-            replies.popleft()
+            self._stages.is_sent_next(replies.popleft().request)
             self._ready += response
         if self._ready:
             pieces, self._ready = self._ready, []
@@ -405,6 +400,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if self._unread_since_s is not None or self._writer.has_parts:
                 # Writing was paused at the first piece that was not fully sent; count all of them.
                 self._note_unread()
+        if self._unread_since_s is None:
+            self._sent()
 
     def _write_on(self) -> None:
         """Write the next part of a very large response. Once all are sent, go on."""
@@ -416,6 +413,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.close()
             return
         self._unread_since_s = None
+        self._sent()
         self._listener.unread(self, 0)
         self._take_frames()
 
@@ -450,7 +448,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _fail(self, error: BaseException) -> None:
         self._listener.failed(self, error)
-        self._end("internal error")
+        self._end("internal error", RefusedFor.INTERNAL)
 
     def _hand_over(self, serve: TakeOver) -> None:
         """Leave the connection to another protocol, which must begin on it with its first request."""
@@ -479,12 +477,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._is_reading = True
             self._transport.resume_reading()
 
-    def _end(self, reason: str | None) -> None:
+    def _end(self, reason: str | None, refused_for: RefusedFor = RefusedFor.REQUEST) -> None:
         """Close the connection. The responses that are ready still go out if the client reads them in time."""
         if not self._is_over:
             self._is_over = True
             self._write_responses()
-        self._reason = reason
+        self._refused = None if reason is None else Refused(reason, refused_for)
         self._partial_since_s = None
         self._unread_since_s = self._unread_since_s or self._loop.time()
         self._buffer.finished()

@@ -14,6 +14,7 @@ from msgspec import Struct
 from kraft.model.addresses import address_of, peer_of
 from kraft.model.callbacks import Callback
 from kraft.model.clients import ClientConnection
+from kraft.model.refused_for import Refused, RefusedFor
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.acceptor import Acceptor
@@ -94,8 +95,8 @@ class KafkaListener:
         self.times = RequestTimes()
         self.connections_of = Counter[str]()
         """Number of connections, by the name of the listener."""
-        self.refused = 0
-        """Connections that were refused, or ended for what their clients did."""
+        self.stranger_bytes = 0
+        """Bytes that clients have sent before they logged in; without those of open connections, and of handshakes."""
         self._slow = SlowRequestLog(limits.connection.slow_s_min)
         self._throttling = throttling
         self._limits = limits
@@ -113,7 +114,7 @@ class KafkaListener:
         self._rate = allowance(limits.creation_rate_max)
         self._handshakes = Handshakes(
             tls_buffers or TlsBuffers(),
-            lambda name, reason: refusals.log(peer_of(name), reason),
+            lambda name, reason, refused_for: refusals.log(peer_of(name), reason, refused_for),
             self._handshake_opened,
             self._handshake_left,
         )
@@ -241,8 +242,7 @@ class KafkaListener:
             objection = f"{address} opens connections faster than its quota" if held_ms else None
         if objection is None:
             return None
-        self.refused += 1
-        self._refusals.log(f"{address}:0", objection)
+        self._refusals.log(f"{address}:0", objection, RefusedFor.LIMIT)
         if refused is not None:
             refused(address, objection)
         # Otherwise a client that tries again at once would be refused all the more often.
@@ -314,7 +314,7 @@ class KafkaListener:
         elif self._strangers:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
-            oldest.cut_off("others that had not logged in either took its place")
+            oldest.cut_off("others that had not logged in either took its place", RefusedFor.LIMIT)
 
     def _handshake_opened(self, name: object) -> str | None:
         address = address_of(name)
@@ -328,26 +328,26 @@ class KafkaListener:
 
     def logged_in(self, connection: KafkaConnection) -> str | None:
         self._strangers.pop(connection, None)
+        self.stranger_bytes += connection.received_bytes
         connection.receive_within(self._within)
         return self._counts.logged_in(connection.address)
 
-    def closed(self, connection: KafkaConnection, reason: str | None) -> None:
+    def closed(self, connection: KafkaConnection, refused: Refused | None) -> None:
         self._connections.discard(connection)
         self.connections_of[connection.listener_name] -= 1
         self._strangers.pop(connection, None)
+        if connection.is_stranger:
+            self.stranger_bytes += connection.received_bytes
         self._counts.closed(connection.address, is_stranger=connection.is_stranger)
         if not self._connections:
             self._none_left.set()
-        if reason is not None:
-            self.refused += 1
-            self._refusals.log(connection.peer, reason)
+        if refused is not None:
+            self._refusals.log(connection.peer, *refused)
             if connection.is_stranger:
                 self._rates.failed(connection.address, loop_time_s())
 
-    def answered_slowly(
-        self, connection: KafkaConnection, request: TimedRequest, remote_s: float, response_bytes: int
-    ) -> None:
-        self._slow.note(connection.described(), request, remote_s, response_bytes, loop_time_s())
+    def answered_slowly(self, connection: KafkaConnection, request: TimedRequest) -> None:
+        self._slow.note(connection.described(), request, loop_time_s())
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         unread = self._memory.unread

@@ -13,6 +13,7 @@ from kraft.metadata.users import Users
 from kraft.model.callbacks import Callback
 from kraft.model.clients import ClientWords
 from kraft.model.errors import ErrorCode
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.frame_exchange import HELLO_KEY
 from kraft.sasl.login import TOKEN_MESSAGE_BYTES_MAX, LoggedIn, LoginFailed, LoginRules
 from kraft.server.identity.authenticator import Authenticator
@@ -83,6 +84,10 @@ class LoginRequests:
     def is_muted(self) -> bool:
         return self._requests.is_muted
 
+    @property
+    def muted_ms(self) -> int:
+        return self._requests.muted_ms
+
     def when_ready(self, go_on: Callback) -> None:
         self._requests.when_ready(go_on)
 
@@ -100,7 +105,8 @@ class LoginRequests:
             return self._begin_login(frame)
         session = login.session
         if session.ends_at_ms is not None and session.is_over(self._authenticator.monotonic_ms()):
-            raise CloseConnection(f"the session of {session.principal} is over, and it did not log in again")
+            reason = f"the session of {session.principal} is over, and it did not log in again"
+            raise _refusing(reason)
         return self._requests.begin(frame)
 
     def _begin_login(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
@@ -133,7 +139,7 @@ class LoginRequests:
         )
         if self._login.session is None:
             self._authenticator.note(LoginFailed(ErrorCode.ILLEGAL_SASL_STATE, reason, reason), self._address)
-        return CloseConnection(reason)
+        return _refusing(reason)
 
     def _count_stranger(self) -> None:
         """End a connection that goes on without a login: what it is told is work, and may fill memory unread."""
@@ -141,7 +147,7 @@ class LoginRequests:
             return
         self._stranger_requests += 1
         if self._stranger_requests > REQUESTS_MAX:
-            raise CloseConnection(f"more than {REQUESTS_MAX} requests before login")
+            raise _refusing(f"more than {REQUESTS_MAX} requests before login")
 
     async def _tell_versions(self, request: Message, header: RequestHeader, frame_bytes: int) -> ResponseBytes:
         response = self._apis[ApiKey.API_VERSIONS](request, self._requests.context(header, frame_bytes))
@@ -174,11 +180,11 @@ class LoginRequests:
         except LoginFailed as failed:
             if failed.is_passing:
                 # Clients try again after a connection that ended without an answer.
-                raise CloseConnection(failed.reason) from None
+                raise _refusing(failed.reason) from None
             refused = SaslAuthenticateResponse(
                 error_code=failed.error_code, error_message=failed.told, auth_bytes=b"", session_lifetime_ms=0
             )
-            raise CloseConnection(failed.reason, _framed(refused, header)) from None
+            raise _refusing(failed.reason, _framed(refused, header)) from None
         lifetime_ms = 0
         if isinstance(answer, LoggedIn):
             self._requests.principal = answer.session.principal
@@ -193,14 +199,18 @@ class LoginRequests:
             answer = await self._authenticator.answer(self._login, message, self._address)
         except LoginFailed as failed:
             # A raw answer has no place for an error.
-            raise CloseConnection(failed.reason) from None
+            raise _refusing(failed.reason) from None
         if isinstance(answer, LoggedIn):
             self._requests.principal = answer.session.principal
         return [len(answer.message).to_bytes(SIZE_BYTES, "big") + answer.message]
 
     async def _refuse(self, failed: LoginFailed, response: ResponseBytes) -> NoReturn:
         await self._authenticator.delay_failure(failed, self._address)
-        raise CloseConnection(failed.reason, response) from None
+        raise _refusing(failed.reason, response) from None
+
+
+def _refusing(reason: str, response: ResponseBytes | None = None) -> CloseConnection:
+    return CloseConnection(reason, response, RefusedFor.LOGIN)
 
 
 def _message(content: Buffer) -> bytes:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from kraft.model.callbacks import Callback
 from kraft.quotas.client_quotas import TOLD_MS, ClientQuotas, told_to_producer
 from kraft.quotas.precedence import Client
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.kafka_listener.requests import (
     Api,
     ConnectionContext,
@@ -45,8 +46,10 @@ _FETCH: Final = int(ApiKey.FETCH)
 class MeteredRequests:
     """The meter of one connection."""
 
-    def __init__(self, throttling: Throttling) -> None:
+    def __init__(self, throttling: Throttling, times: RequestTimes) -> None:
+        """`times` get the waits of each API."""
         self._throttling = throttling
+        self._times = times.by_key
         self._quotas: ClientQuotas = throttling.quotas
         self._pause: Pause | None = None
         self._until_ms = 0
@@ -65,6 +68,10 @@ class MeteredRequests:
     @property
     def measures_time(self) -> bool:
         return self._quotas.measures_time
+
+    @property
+    def muted_ms(self) -> int:
+        return max(0, self._until_ms - self._throttling.now_ms()) if self.is_muted else 0
 
     def when_over(self, go_on: Callback) -> None:
         self._go_on = go_on
@@ -86,7 +93,7 @@ class MeteredRequests:
         now_ms, wait_ms = self._throttling.now_ms(), 0
         if header.api_key == _PRODUCE:
             wait_ms = self._quotas.produced(client, call.frame_bytes, now_ms)
-            self._mute(wait_ms)
+            self._mute(wait_ms, header)
             wait_ms = told_to_producer(wait_ms, request.timeout_ms)
         elif header.api_key == _FETCH:
             wait_ms = min(self._quotas.fetch_wait_ms(client, now_ms), TOLD_MS)
@@ -118,16 +125,17 @@ class MeteredRequests:
             spent_ns += thread_time_ns() - began_ns
             wait_ms = max(wait_ms, quotas.worked(client, spent_ns, now_ms))
         wait_ms = max(wait_ms, throttle_ms_of(response, header.api_version))
-        self._mute(wait_ms)
+        self._mute(wait_ms, header)
         return encode_throttled(response, header, wait_ms) if wait_ms and response is not None else encoded
 
-    def _mute(self, wait_ms: int) -> None:
-        until_ms = self._throttling.now_ms() + wait_ms
-        if not wait_ms or (self.is_muted and until_ms <= self._until_ms):
+    def _mute(self, wait_ms: int, header: RequestHeader) -> None:
+        muted_ms = self.muted_ms
+        if wait_ms <= muted_ms:
             return
+        self._times[header.api_key & 0xFF].throttle_s += (wait_ms - muted_ms) / 1_000
         if self._pause is not None:
             self._pause.cancel()
-        self.is_muted, self._until_ms = True, until_ms
+        self.is_muted, self._until_ms = True, self._throttling.now_ms() + wait_ms
         self._pause = self._throttling.pause(wait_ms, self._over)
 
     def _over(self) -> None:

@@ -13,10 +13,9 @@ from kraft.server.kafka_listener.response_writer import ResponseBytes
 class Reply:
     """A response that is not ready, or stands behind one that is not."""
 
+    request: TimedRequest
+
     response: ResponseBytes | None = None
     """None until the response is ready."""
 
     task: asyncio.Task[None] | None = None
-
-    request: TimedRequest | None = None
-    """None: it did not wait."""

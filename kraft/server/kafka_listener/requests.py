@@ -16,6 +16,7 @@ from kraft.model.callbacks import Callback
 from kraft.model.clients import TEXT_CHARACTERS_MAX, ClientWords
 from kraft.model.errors import ErrorCode
 from kraft.model.principal import ANONYMOUS, Principal
+from kraft.model.refused_for import RefusedFor
 from kraft.model.request_context import RequestContext
 from kraft.rpc.frame_connection import TakeOver
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
@@ -113,6 +114,10 @@ class RequestMeter(Protocol):
     """The client has used more than its quotas: no more is read for a while."""
 
     @property
+    def muted_ms(self) -> int:
+        """For how long from now on."""
+
+    @property
     def has_quotas(self) -> bool:
         """False if nothing needs to be measured, because no client has a quota."""
 
@@ -203,6 +208,10 @@ class KafkaRequests:
     def is_muted(self) -> bool:
         return self._meter is not None and self._meter.is_muted
 
+    @property
+    def muted_ms(self) -> int:
+        return 0 if self._meter is None else self._meter.muted_ms
+
     def when_ready(self, go_on: Callback) -> None:
         self._waiting.go_on = go_on
         if self._meter is not None:
@@ -228,7 +237,7 @@ class KafkaRequests:
             if api is None and header.api_key == HELLO_KEY and self._nodes is not None:
                 return _introduced(self._nodes, header, frame, self._peer, self._certificate)
             if api is None:
-                raise CloseConnection(f"{api_name(header.api_key)} is not supported")
+                raise CloseConnection(f"{api_name(header.api_key)} is not supported", refused_for=RefusedFor.VERSION)
             if not is_served(header.api_key, header.api_version):
                 return self.refuse_version(header)
             kind = request_type(header.api_key)
@@ -313,7 +322,8 @@ class KafkaRequests:
     def refuse_version(self, header: RequestHeader) -> ResponseBytes:
         """Answer ApiVersions, which lists the versions (KIP-511); close the connection on any other API."""
         if header.api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"version {header.api_version} of {api_name(header.api_key)} is not supported")
+            reason = f"version {header.api_version} of {api_name(header.api_key)} is not supported"
+            raise CloseConnection(reason, refused_for=RefusedFor.VERSION)
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         return encode_response(response, 0, header.correlation_id)
 

@@ -32,12 +32,9 @@ class SlowRequestLog:
         self._logged = 0
         self._not_logged = 0
 
-    def note(
-        self, client: ClientConnection, request: TimedRequest, remote_s: float, response_bytes: int, now_s: float
-    ) -> None:
-        """Log a request that was answered, if it was slow. `client` is the one that sent it."""
-        key = request.times.key
-        if request.local_s + (0 if key in _ASK_TO_WAIT else remote_s) < self._least_s:
+    def note(self, client: ClientConnection, request: TimedRequest, now_s: float) -> None:
+        """Log a request whose response was sent, if the node was slow. `client` is the one that sent it."""
+        if request.local_s + (0 if request.key in _ASK_TO_WAIT else request.remote_s) < self._least_s:
             return
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s, self._logged = now_s, 0
@@ -48,14 +45,21 @@ class SlowRequestLog:
         self._logged, self._not_logged = self._logged + 1, 0
         log.warning(
             "request answered slowly",
-            api=api_name(key),
+            api=api_name(request.key),
             client_id=client.client_id,
             principal=client.principal,
             peer=client.address,
             listener=client.listener,
             request_bytes=request.size_bytes,
-            response_bytes=response_bytes,
-            local_ms=round(request.local_s * 1_000, 1),
-            remote_ms=round(remote_s * 1_000, 1),
+            response_bytes=request.response_bytes,
+            queue_ms=_ms(request.queue_s),
+            local_ms=_ms(request.local_s),
+            remote_ms=_ms(request.remote_s),
+            throttle_ms=request.throttle_ms,
+            send_ms=_ms(request.send_s),
             **omitted,
         )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1_000, 1)

@@ -7,8 +7,8 @@ from typing import Final
 from kraft.model.errors import ErrorCode
 from kraft.server.broker.apis import BrokerApis
 from kraft.server.kafka_listener.listener import KafkaListener
-from kraft.server.kafka_listener.request_times import ApiTimes
-from kraft.server.metrics.metric import Metric, counter, gauge, summary
+from kraft.server.kafka_listener.request_times import DURATIONS_S_MAX, ApiTimes
+from kraft.server.metrics.metric import Metric, counter, gauge, histogram, summary
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
 from kraft.wire.api_keys import ApiKey
@@ -46,29 +46,63 @@ CONNECTIONS: Final = gauge(
 STRANGERS: Final = gauge("kraft_strangers", "Connections of clients that have not logged in.")
 REFUSED: Final = counter(
     "kraft_refused_connections",
-    "Connections that were refused, or ended for what their clients did: too many, too fast, no login, bad requests."
-    " The log has the reasons.",
+    "Connections and calls that were refused, or ended for what their clients did, on all listeners; by reason: limit,"
+    " tls (a handshake failed), login (none, or it failed), login_timeout, not_a_node (no proof of the cluster's"
+    " secret), version, request (not valid), slow_client, internal_error. The log says more of each.",
+    "reason",
+)
+STRANGER_BYTES: Final = counter(
+    "kraft_stranger_received_bytes",
+    "Bytes from clients of Kafka's listeners before they had logged in, without handshakes and open connections.",
 )
 REQUESTS: Final = counter(
-    "kafka_network_requestmetrics_requests", "Requests.", "request", jmx=f"{_REQUESTS}RequestsPerSec"
-)
-LOCAL: Final = summary(
-    "kafka_network_requestmetrics_localtimems",
-    "Milliseconds in which requests were decoded and carried out, until they were answered or waited.",
+    "kafka_network_requestmetrics_requests",
+    "Requests of clients and nodes, by protocol: kafka, or grpc for the GRPC listener.",
+    "protocol",
     "request",
-    jmx=f"{_REQUESTS}LocalTimeMs",
+    jmx=f"{_REQUESTS}RequestsPerSec",
 )
-REMOTE: Final = summary(
-    "kafka_network_requestmetrics_remotetimems",
-    "Milliseconds that requests waited, for replicas, records, other members, a thread or a turn.",
-    "request",
-    jmx=f"{_REQUESTS}RemoteTimeMs",
+
+
+def _stage(name: str, help: str) -> Metric:
+    jmx = f"{_REQUESTS}{name}TimeMs"
+    return summary(f"kafka_network_requestmetrics_{name.lower()}timems", help, "protocol", "request", jmx=jmx)
+
+
+QUEUE: Final = _stage(
+    "RequestQueue",
+    "Milliseconds from the arrival of requests until they were begun: they waited for earlier ones of their connection,"
+    " for memory or for a quota. Of the protocol kafka only: gRPC does not tell.",
 )
-TOTAL: Final = summary(
-    "kafka_network_requestmetrics_totaltimems",
-    "Milliseconds from the beginning of requests to their responses: LocalTimeMs and RemoteTimeMs.",
+LOCAL: Final = _stage(
+    "Local",
+    "Milliseconds in which requests were carried out. With kafka, until they were answered or waited for the first"
+    " time, and with what decoding took; with grpc, all of the time in which they did not wait.",
+)
+REMOTE: Final = _stage(
+    "Remote", "Milliseconds that requests waited, for replicas, records, other members, a thread or a turn."
+)
+THROTTLE: Final = _stage(
+    "Throttle", "Milliseconds that clients were to wait after these requests, for they had used more than their quotas."
+)
+SEND: Final = _stage(
+    "ResponseSend",
+    "Milliseconds from the end of requests until their responses were written: they waited for those of earlier"
+    " requests, and for clients that did not read. Of the protocol kafka only: gRPC does not tell.",
+)
+TOTAL: Final = _stage("Total", "Milliseconds of all these stages, without ThrottleTimeMs.")
+DURATIONS: Final = histogram(
+    "kraft_request_duration_seconds",
+    "How long requests took until they were answered: queue, local and remote. For percentiles of the last minutes,"
+    " histogram_quantile of Prometheus, which are right within a factor of two.",
+    DURATIONS_S_MAX,
+    "protocol",
     "request",
-    jmx=f"{_REQUESTS}TotalTimeMs",
+)
+QUOTA_WAITS: Final = summary(
+    "kraft_quota_wait_seconds",
+    "Occasions on which a client had used more than a quota, and the waits that followed; they may overlap.",
+    "quota",
 )
 THROTTLED: Final = summary(
     "kraft_throttle_seconds", "Waits of clients that used more than their quotas, on every listener."
@@ -83,14 +117,20 @@ METRICS: Final[tuple[Metric, ...]] = (
     CONNECTIONS,
     STRANGERS,
     REFUSED,
+    STRANGER_BYTES,
     LOGINS,
     FAILED_LOGINS,
     FETCH_SESSIONS,
     FETCH_PARTITIONS,
     REQUESTS,
+    QUEUE,
     LOCAL,
     REMOTE,
+    THROTTLE,
+    SEND,
     TOTAL,
+    DURATIONS,
+    QUOTA_WAITS,
     THROTTLED,
     MEMORY,
     MEMORY_MAX,
@@ -102,6 +142,8 @@ _NAMES: Final = {int(key): "".join(word.capitalize() for word in key.name.split(
 
 
 async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
+    for refused_for, count in parts.refused.items():
+        snapshot.add(REFUSED, count, refused_for)
     if parts.kafka is not None:
         _collect_listener(parts.kafka, snapshot)
     if parts.broker is not None:
@@ -111,6 +153,10 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
 def _collect_apis(apis: BrokerApis, snapshot: Snapshot) -> None:
     throttling = apis.throttling
     snapshot.add_summary(THROTTLED, throttling.throttled, throttling.throttled_ms / 1_000)
+    for quota, count in throttling.quotas.exceeded.items():
+        snapshot.add_summary(QUOTA_WAITS, count, throttling.quotas.exceeded_ms[quota] / 1_000, quota)
+    for name, times in apis.call_times.by_name.items():
+        _collect_api(times, ("grpc", name), snapshot)
     if apis.audit.note is not None:
         snapshot.add(AUDIT_LOST, apis.audit.lost_count)
     snapshot.add(FETCH_SESSIONS, len(apis.fetches.sessions))
@@ -126,19 +172,26 @@ def _collect_listener(listener: KafkaListener, snapshot: Snapshot) -> None:
     for name, count in listener.connections_of.items():
         snapshot.add(CONNECTIONS, count, name)
     snapshot.add(STRANGERS, listener.stranger_count)
-    snapshot.add(REFUSED, listener.refused)
+    snapshot.add(STRANGER_BYTES, listener.stranger_bytes)
     snapshot.add(MEMORY, listener.memory.held_bytes)
     snapshot.add(MEMORY_MAX, listener.memory.bytes_max)
     for key, name in _NAMES.items():
-        if listener.times.by_key[key].count:
-            _collect_api(listener.times.by_key[key], name, snapshot)
+        _collect_api(listener.times.by_key[key], ("kafka", name), snapshot)
 
 
-def _collect_api(times: ApiTimes, name: str, snapshot: Snapshot) -> None:
-    snapshot.add(REQUESTS, times.count, name)
+def _collect_api(times: ApiTimes, labels: tuple[str, str], snapshot: Snapshot) -> None:
+    if not times.count:
+        return
+    snapshot.add(REQUESTS, times.count, *labels)
+    answered_s = times.queue_s + times.local_s + times.remote_s
     for metric, seconds in (
+        (QUEUE, times.queue_s),
         (LOCAL, times.local_s),
         (REMOTE, times.remote_s),
-        (TOTAL, times.local_s + times.remote_s),
+        (THROTTLE, times.throttle_s),
+        (SEND, times.send_s),
+        (TOTAL, answered_s + times.send_s),
     ):
-        snapshot.add_summary(metric, times.count, seconds * 1_000, name)
+        if labels[0] == "kafka" or metric not in (QUEUE, SEND):
+            snapshot.add_summary(metric, times.count, seconds * 1_000, *labels)
+    snapshot.add_histogram(DURATIONS, times.durations, answered_s, *labels)

@@ -13,6 +13,8 @@ class Kind(StrEnum):
     GAUGE = "gauge"
     SUMMARY = "summary"
     """A number of events and their sum: the series end with `_count` and `_sum`."""
+    HISTOGRAM = "histogram"
+    """The same, and for each bound how many events were within it: `_bucket`, with the label `le`."""
 
 
 class Metric(Struct, frozen=True, kw_only=True):
@@ -25,6 +27,9 @@ class Metric(Struct, frozen=True, kw_only=True):
 
     jmx: str = ""
     """Kafka's MBean and attribute with this meaning; empty if Kafka has none."""
+
+    bounds: tuple[float, ...] = ()
+    """Those of a histogram, ascending."""
 
     per_partition: bool = False
     """Only with metrics.per.partition: there is a series for each partition, or for each partition of a group."""
@@ -39,6 +44,8 @@ class Metric(Struct, frozen=True, kw_only=True):
                 return (self.name,)
             case Kind.SUMMARY:
                 return f"{self.name}_count", f"{self.name}_sum"
+            case Kind.HISTOGRAM:
+                return f"{self.name}_bucket", f"{self.name}_count", f"{self.name}_sum"
 
 
 def counter(name: str, help: str, *labels: str, jmx: str = "", per_partition: bool = False) -> Metric:
@@ -51,3 +58,7 @@ def gauge(name: str, help: str, *labels: str, jmx: str = "", per_partition: bool
 
 def summary(name: str, help: str, *labels: str, jmx: str = "") -> Metric:
     return Metric(name=name, kind=Kind.SUMMARY, help=help, labels=labels, jmx=jmx)
+
+
+def histogram(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(name=name, kind=Kind.HISTOGRAM, help=help, labels=labels, bounds=bounds)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from kraft.model.refused_for import RefusedFor
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller.controller_node import ControllerNode
@@ -16,6 +19,9 @@ class NodeParts(Struct, frozen=True, kw_only=True):
 
     config: NodeConfig
     loop: LoopFacts
+    refused: Mapping[RefusedFor, int] = {}
+    """How many connections and calls were refused on all listeners, by reason."""
+
     broker: BrokerNode | None = None
     controller: ControllerNode | None = None
     kafka: KafkaListener | None = None

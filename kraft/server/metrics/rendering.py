@@ -90,7 +90,8 @@ def _batches(metric: Metric, series: Series) -> Iterator[Family]:
         family = Family(metric.name, metric.help, metric.kind)
         for _ in range(min(SERIES_AT_ONCE, len(series))):
             labels, value = series.pop()
-            family.add_sample(name_of(number), dict(zip(metric.labels, labels, strict=True)), value)
+            names = metric.labels if len(labels) == len(metric.labels) else (*metric.labels, "le")
+            family.add_sample(name_of(number), dict(zip(names, labels, strict=True)), value)
             number += 1
         yield family
 
@@ -98,9 +99,10 @@ def _batches(metric: Metric, series: Series) -> Iterator[Family]:
 def _names(metric: Metric) -> Callable[[int], str]:
     """Return the name of a series by its number: a summary has its count and its sum in turn."""
     names = metric.series
-    if metric.kind is Kind.SUMMARY:
-        return lambda number: names[number % 2]
-    return lambda _: names[0]
+    if metric.kind is Kind.HISTOGRAM:
+        bucket, count, total = names
+        names = (*(bucket for _ in metric.bounds), bucket, count, total)
+    return lambda number: names[number % len(names)]
 
 
 def _without_head(text: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -42,7 +42,7 @@ class Series:
 
 
 Values = dict[Metric, Series]
-"""The series of each metric. Of a summary, the count and then the sum."""
+"""The series of each metric. Of a summary, the count and then the sum; of a histogram, its buckets before these."""
 
 
 class Snapshot:
@@ -67,6 +67,14 @@ class Snapshot:
     def add_summary(self, metric: Metric, count: int, total: float, *labels: str) -> None:
         self.add_labelled(metric, count, labels)
         self.add_labelled(metric, total, labels)
+
+    def add_histogram(self, metric: Metric, counts: Sequence[int], total: float, *labels: str) -> None:
+        """`counts` has the number of events within each bound and not within the one before, then of those above."""
+        within = 0
+        for bound, count in zip((*map(str, metric.bounds), "+Inf"), counts, strict=True):
+            within += count
+            self.add_labelled(metric, within, (*labels, bound))
+        self.add_summary(metric, within, total, *labels)
 
     @property
     def has_to_rest(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from kraft.model.refused_for import RefusedFor
 from kraft.server.kafka_listener.connection_counts import too_many_of_address
 
 FLOODED: Final = "it began too many calls that brought no message"
@@ -74,6 +75,7 @@ class Ended(Struct, frozen=True):
 
     peer: str
     reason: str
+    refused_for: RefusedFor = RefusedFor.LIMIT
 
 
 @dataclass(slots=True)
@@ -183,7 +185,8 @@ class ConnectionRules:
     def _too_slow(self, now_s: float) -> Iterable[Ended]:
         for peer, each in self._connections.items():
             if now_s - each.progress_s >= ARRIVAL_S_MAX:
-                yield Ended(peer, f"a request had not arrived completely after {ARRIVAL_S_MAX:g} s")
+                reason = f"a request had not arrived completely after {ARRIVAL_S_MAX:g} s"
+                yield Ended(peer, reason, RefusedFor.SLOW)
             elif now_s - each.fitting_s >= OVERFULL_S_MAX:
                 share_bytes = self._stranger_share_bytes if each.is_stranger else self._share_bytes
                 yield Ended(peer, f"its unfinished requests are larger than {share_bytes} bytes")

@@ -146,7 +146,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
         samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
         for ended in watched.rules.look(samples, loop_time_s()):
             ended_peers.append(ended.peer)
-            refusals.log(ended.peer, ended.reason)
+            refusals.log(ended.peer, ended.reason, ended.refused_for)
             _end(here[ended.peer])
     return ended_peers
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.loop.periods import period_end
 
@@ -67,7 +68,7 @@ async def watch_foreign_clients(
             log.debug("search for foreign clients skipped", reason=str(error))
             continue
         for port, peer in repeated:
-            refusals.log(peer, remedies[port])
+            refusals.log(peer, remedies[port], RefusedFor.REQUEST)
         ended_by_rules &= peers
 
 

@@ -23,6 +23,7 @@ from kraft.server.kafka_listener.listener import ListenerLimits, TlsAnswering
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.memory import STRANGERS_FRAME_BYTES_MAX
 from kraft.server.kafka_listener.metered_requests import MeteredRequests
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests, NodeConnections
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.unread_responses import UnreadResponses
@@ -76,6 +77,7 @@ class KafkaAnswering:
         apis: BrokerApis,
         unread: UnreadResponses,
         nodes: NodeConnections,
+        times: RequestTimes,
         largest: Budget | None = None,
     ) -> None:
         self._config = config
@@ -83,6 +85,7 @@ class KafkaAnswering:
         self._apis = apis
         self._unread = unread
         self._nodes = nodes
+        self._times = times
         self._largest = largest
 
     def at(self, listener: str) -> MakeRequests | TlsAnswering:
@@ -116,7 +119,7 @@ class KafkaAnswering:
                 listener=listener,
                 principal=principal,
                 certificate=certificate,
-                meter=MeteredRequests(throttling),
+                meter=MeteredRequests(throttling, self._times),
                 largest=self._largest,
             )
 

@@ -151,7 +151,9 @@ class Listeners:
         self._kafka = KafkaListener(limits, refusals, memory, tls.buffers, apis.throttling)
         apis.clients.show(self._kafka.clients)
         self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], refusals)
-        answering = KafkaAnswering(config, tls, apis, memory.unread, self._node_connections, memory.large.largest)
+        answering = KafkaAnswering(
+            config, tls, apis, memory.unread, self._node_connections, self._kafka.times, memory.large.largest
+        )
         for listener in listeners:
             await self._kafka.listen(
                 listener.host,

@@ -103,7 +103,7 @@ class _Node:
         self._roles: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None]
         self._pulse = Pulse(self._why_not_ready, ServiceManager(os.environ))
-        self._http = NodeHttp(config, self._parts, self._pulse, self._loop_facts)
+        self._http = NodeHttp(config, self._parts, self._pulse, self._loop_facts, credentials.refusals.counts)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()

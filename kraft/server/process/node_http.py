@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from kraft.model.refused_for import RefusedFor
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.broker.cluster_lags import ClusterLags
 from kraft.server.burrow import paths as burrow_paths
@@ -29,8 +30,16 @@ Parts = tuple[BrokerNode | None, ControllerNode | None, KafkaListener | None]
 class NodeHttp:
     """Listens if the node has a `metrics.address`."""
 
-    def __init__(self, config: NodeConfig, parts: Callable[[], Parts], pulse: Pulse, loop_facts: LoopFacts) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        parts: Callable[[], Parts],
+        pulse: Pulse,
+        loop_facts: LoopFacts,
+        refused: Mapping[RefusedFor, int],
+    ) -> None:
         """`parts` is called on the node's loop."""
+        self._refused = refused
         self._config = config
         self._pulse = pulse
         self._loop_facts = loop_facts
@@ -72,4 +81,11 @@ class NodeHttp:
 
     def _parts(self) -> NodeParts:
         broker, controller, kafka = self._parts_by_now()
-        return NodeParts(config=self._config, loop=self._loop_facts, broker=broker, controller=controller, kafka=kafka)
+        return NodeParts(
+            config=self._config,
+            loop=self._loop_facts,
+            refused=self._refused,
+            broker=broker,
+            controller=controller,
+            kafka=kafka,
+        )

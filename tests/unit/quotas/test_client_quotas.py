@@ -33,6 +33,8 @@ def test_each_user_of_the_default_has_its_own() -> None:
     assert found.produced(BOB, 1_000, 0) == 0
     # All clients of a user together.
     assert found.produced(Client("alice", "another"), 100, 0) == 2_000
+    exceeded = {key: (count, found.exceeded_ms[key]) for key, count in found.exceeded.items() if count}
+    assert exceeded == {"producer_byte_rate": (2, 3_000)}
     assert found.fetched(ALICE, 1 << 30, 0) == 0
 
 

@@ -17,6 +17,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.refused_for import RefusedFor
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc import gatekeeper
 from kraft.rpc.calls import FETCH, METADATA, PRODUCE
@@ -84,12 +85,13 @@ class Node:
     async def serving(
         self, secrets: ClusterSecrets | None = SECRETS, is_guarded: Callable[[str], bool] = everything
     ) -> AsyncIterator[None]:
+        self.refusals = RefusalLog(lambda: 0)
         guard = self.gatekeeper = Gatekeeper(
             cluster_id="cluster",
             cluster_secrets=secrets,
             is_guarded=is_guarded,
             message_bytes_max=MESSAGE_BYTES_MAX,
-            refusals=RefusalLog(lambda: 0),
+            refusals=self.refusals,
         )
         server = grpc.aio.server(interceptors=[guard])
         calls = Service(
@@ -211,6 +213,7 @@ def test_a_stranger_is_refused_in_one_line_that_names_it(
                 await call(node, stranger)
         await stranger.close()
         assert node.answered == 0
+        assert [each for each, count in node.refusals.counts.items() if count] == [RefusedFor.NOT_A_NODE]
 
     (line,) = play(scene)
     assert line["event"] == "peer refused"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.refusal_log import AGAIN_AFTER_MS, LINES_MAX, TEXT_MAX, RefusalLog, readable_peer
 
 
@@ -16,7 +17,7 @@ class Time:
 
 def test_the_line_names_the_peer_and_the_reason() -> None:
     with capture_logs() as lines:
-        RefusalLog(Time()).log("ipv6:%5B::1%5D:40000", "a stranger")
+        RefusalLog(Time()).log("ipv6:%5B::1%5D:40000", "a stranger", RefusedFor.NOT_A_NODE)
     assert lines == [{"event": "peer refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
 
 
@@ -25,10 +26,10 @@ def test_repeated_refusals_of_a_host_are_logged_once_a_minute() -> None:
     refusals = RefusalLog(time)
     with capture_logs() as lines:
         for port in range(1_000):
-            refusals.log(f"ipv4:10.0.0.1:{port}", "a stranger")
-        refusals.log("ipv4:10.0.0.2:1", "a stranger")
+            refusals.log(f"ipv4:10.0.0.1:{port}", "a stranger", RefusedFor.NOT_A_NODE)
+        refusals.log("ipv4:10.0.0.2:1", "a stranger", RefusedFor.NOT_A_NODE)
         time.now_ms += AGAIN_AFTER_MS
-        refusals.log("ipv4:10.0.0.1:1", "a stranger")
+        refusals.log("ipv4:10.0.0.1:1", "a stranger", RefusedFor.NOT_A_NODE)
     assert [(line["peer"], line.get("refusals_not_logged")) for line in lines] == [
         ("10.0.0.1:0", None),
         ("10.0.0.2:1", 999),
@@ -40,8 +41,8 @@ def test_reasons_that_differ_in_a_number_are_of_one_kind() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for position in range(100):
-            refusals.log("ipv4:10.0.0.1:1", f"a request ends early, at byte {position}")
-            refusals.log("ipv4:10.0.0.1:1", f"a request of {position} bytes")
+            refusals.log("ipv4:10.0.0.1:1", f"a request ends early, at byte {position}", RefusedFor.NOT_A_NODE)
+            refusals.log("ipv4:10.0.0.1:1", f"a request of {position} bytes", RefusedFor.NOT_A_NODE)
     assert [line["reason"] for line in lines] == ["a request ends early, at byte 0", "a request of 0 bytes"]
 
 
@@ -49,7 +50,7 @@ def test_reasons_that_a_stranger_chooses_do_not_fill_the_log() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for number in range(10_000):
-            refusals.log("ipv4:10.0.0.1:1", "ab"[number % 2] * number + "x" * 10_000)
+            refusals.log("ipv4:10.0.0.1:1", "ab"[number % 2] * number + "x" * 10_000, RefusedFor.NOT_A_NODE)
     assert len(lines) == LINES_MAX
     assert max(len(line["reason"]) for line in lines) == TEXT_MAX
 

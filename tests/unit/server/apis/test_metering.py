@@ -16,6 +16,7 @@ from kraft.model.produce import ProducePartition, ProducePartitionResult, Produc
 from kraft.rpc.calls import FETCH, FETCH_RECORDS, METADATA, PRODUCE, PRODUCE_RECORDS
 from kraft.rpc.client_gate import CALLER, NODE, Caller
 from kraft.server.apis.metering import metered
+from kraft.server.kafka_listener.request_times import ApiTimes
 from kraft.server.loop.throttling import Throttling
 from tests.support.quotas import subject
 
@@ -61,7 +62,7 @@ def asking(caller: Caller) -> None:
 async def test_a_produce_is_appended_at_once_and_told_to_wait() -> None:
     caller, appended = Caller(client_id="loader"), list[int]()
     asking(caller)
-    handle = metered(PRODUCE, appending(appended), limited(producer_byte_rate=100.0))
+    handle = metered(PRODUCE, appending(appended), limited(producer_byte_rate=100.0), ApiTimes())
     assert (await handle(produce(1_000))).throttle_time_ms == 0
     assert not is_paused(caller)
     answer = handle(produce(200))
@@ -85,7 +86,7 @@ async def test_a_fetch_over_the_quota_waits_before_it_reads() -> None:
         found = FetchPartitionResult(topic="t", partition=0, error_code=ErrorCode.NONE, records=bytes(1_150))
         return FetchResponse(request_id=request.request_id, partitions=[found])
 
-    handle = metered(FETCH, read, limited(consumer_byte_rate=100.0))
+    handle = metered(FETCH, read, limited(consumer_byte_rate=100.0), ApiTimes())
     request = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=500, max_bytes=1_000, partitions=[])
     assert (await handle(request)).throttle_time_ms == 1_000
     assert is_paused(caller)
@@ -110,12 +111,12 @@ async def test_the_answer_of_a_single_call_is_held_back() -> None:
         return FetchRecordsResponse(error_code=ErrorCode.NONE, records=records)
 
     began_s = now_s()
-    await metered(PRODUCE_RECORDS, append, throttling)(
+    await metered(PRODUCE_RECORDS, append, throttling, ApiTimes())(
         ProduceRecordsRequest(topic="t", partition=0, acks=1, timeout_ms=1, records=records)
     )
     assert now_s() - began_s == pytest.approx(5)
     began_s = now_s()
-    await metered(FETCH_RECORDS, read, throttling)(
+    await metered(FETCH_RECORDS, read, throttling, ApiTimes())(
         FetchRecordsRequest(topic="t", partition=0, fetch_offset=0, max_wait_ms=0, max_bytes=1)
     )
     assert now_s() - began_s == pytest.approx(5)
@@ -130,13 +131,13 @@ async def test_processor_time_of_any_call_counts() -> None:
         return context
 
     began_s = now_s()
-    assert await metered(METADATA, work, limited(request_percentage=0.0001))(None, "context") == "context"
+    assert await metered(METADATA, work, limited(request_percentage=0.0001), ApiTimes())(None, "context") == "context"
     assert 0.9 < now_s() - began_s < 10
 
 
 @pytest.mark.parametrize("caller", [Caller(principal=Principal("1", NODE)), Caller(client_id="another")])
 async def test_nodes_and_clients_without_a_quota_are_not_slowed_down(caller: Caller) -> None:
     asking(caller)
-    handle = metered(PRODUCE, appending([]), limited(producer_byte_rate=1.0))
+    handle = metered(PRODUCE, appending([]), limited(producer_byte_rate=1.0), ApiTimes())
     assert (await handle(produce(1_000_000))).throttle_time_ms == 0
     assert not is_paused(caller)

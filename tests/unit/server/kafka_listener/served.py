@@ -51,6 +51,7 @@ class Requests:
     """False until `hello` was answered, for a listener that asks for a login."""
 
     is_muted: bool = False
+    muted_ms: int = 0
     objects: str | None = None
 
     def objection(self) -> str | None:

@@ -12,6 +12,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartitionResult
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.server.kafka_listener.metered_requests import MeteredRequests
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessage, KafkaRequests
 from kraft.server.kafka_listener.throttled_responses import encode_throttled, throttle_ms_of
 from kraft.server.loop.throttling import Throttling
@@ -41,6 +42,7 @@ class Connection:
     def __init__(self, **quotas: float) -> None:
         self.throttling = Throttling(lambda: round(asyncio.get_running_loop().time() * 1_000))
         self.throttling.reconfigure({LOADER: quotas})
+        self.times = RequestTimes()
         self.records = b"r" * 500
         self.calls: list[ConnectionContext] = []
         self.went_on = 0
@@ -49,7 +51,7 @@ class Connection:
             ApiKey.FETCH: self._fetch,
             ApiKey.HEARTBEAT: self._heartbeat,
         }
-        self.requests = KafkaRequests(apis, "10.0.0.7:5100", meter=MeteredRequests(self.throttling))
+        self.requests = KafkaRequests(apis, "10.0.0.7:5100", meter=MeteredRequests(self.throttling, self.times))
         self.requests.when_ready(self._go_on)
 
     def _go_on(self) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.clients import ClientConnection
-from kraft.server.kafka_listener.request_times import RequestTimes, TimedRequest
+from kraft.server.kafka_listener.request_times import TimedRequest
 from kraft.server.kafka_listener.slow_requests import LINES_MAX, PERIOD_S, SlowRequestLog
 from kraft.wire.api_keys import ApiKey
 from tests.unit.server.kafka_listener.served import PATIENT, Served, run
@@ -28,7 +28,6 @@ CLIENT = ClientConnection(
     received_bytes=0,
     sent_bytes=0,
 )
-TIMES = RequestTimes().by_key
 LIMITS = replace(PATIENT, connection=replace(PATIENT.connection, slow_s_min=0.05))
 
 
@@ -40,7 +39,18 @@ def logged(key: int, local_s: float, remote_s: float, count: int = 1, at_s: floa
 def noted(slow: SlowRequestLog, key: int, local_s: float, remote_s: float, count: int, at_s: float) -> list[Any]:
     with capture_logs() as lines:
         for _ in range(count):
-            slow.note(CLIENT, TimedRequest(TIMES[key], 300, local_s, 0.0), remote_s, 90, at_s)
+            request = TimedRequest(
+                key=key,
+                size_bytes=300,
+                queue_s=0.02,
+                local_s=local_s,
+                since_s=0.0,
+                remote_s=remote_s,
+                send_s=0.03,
+                throttle_ms=40,
+                response_bytes=90,
+            )
+            slow.note(CLIENT, request, at_s)
     return lines
 
 
@@ -56,8 +66,11 @@ def test_a_line_says_who_asked_what_and_where_the_time_went() -> None:
             "listener": "PLAINTEXT",
             "request_bytes": 300,
             "response_bytes": 90,
+            "queue_ms": 20.0,
             "local_ms": 100.0,
             "remote_ms": 400.0,
+            "throttle_ms": 40,
+            "send_ms": 30.0,
         }
     ]
     assert logged(ApiKey.PRODUCE, 0.1, 0.3) == []

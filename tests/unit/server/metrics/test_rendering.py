@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from kraft.server.metrics.metric import counter, gauge, summary
+from kraft.server.metrics.metric import counter, gauge, histogram, summary
 from kraft.server.metrics.rendering import OPEN_METRICS, PART_BYTES, TEXT, TextFormat, format_of, render
 from kraft.server.metrics.snapshot import Snapshot, Values
 
 SIZE: Final = gauge("kraft_size_bytes", "Bytes with \\ and\na line.", "topic", "partition")
 EVENTS: Final = counter("kraft_events", "Events.")
 WAITS: Final = summary("kraft_wait_seconds", "Waits.", "request")
+TIMES: Final = histogram("kraft_time_seconds", "Times.", tuple(float(bound) for bound in range(1, 24)), "request")
 
 NAMES: Final = ("plain", 'quote " in it', "back\\slash", "two\nlines", "ümlaut {}", "")
 
@@ -28,6 +29,7 @@ def _snapshot() -> Snapshot:
     snapshot.add(EVENTS, 7)
     for name in ("Produce", "Fetch"):
         snapshot.add_summary(WAITS, 3, 0.25, name)
+        snapshot.add_histogram(TIMES, [5, 0, *[0] * 20, 2, 1], 12.5, name)
     return snapshot
 
 
@@ -48,11 +50,21 @@ def test_what_is_written_is_what_prometheus_reads(form: TextFormat) -> None:
         for name in ("Produce", "Fetch")
         for suffix, value in (("count", 3), ("sum", 0.25))
     ]
+    buckets = {(each.labels["request"], each.labels["le"]): each.value for each in _samples(found, "_bucket")}
+    assert [buckets["Fetch", le] for le in ("1.0", "2.0", "22.0", "23.0", "+Inf")] == [5, 5, 5, 7, 8]
+    assert len(buckets) == 2 * 24
+    assert [each.value for each in _samples(found, "_count")] == [8, 8]
+    assert [each.value for each in _samples(found, "_sum")] == [12.5, 12.5]
     assert {name: family.type for name, family in found.items()} == {
         "kraft_size_bytes": "gauge",
         "kraft_events": "counter",
         "kraft_wait_seconds": "summary",
+        "kraft_time_seconds": "histogram",
     }
+
+
+def _samples(found: dict[str, Any], suffix: str) -> list[Any]:
+    return [each for each in found["kraft_time_seconds"].samples if each.name.endswith(suffix)]
 
 
 def test_help_and_type_of_many_series_are_said_once() -> None:

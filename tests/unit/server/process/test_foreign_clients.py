@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from kraft.model.refused_for import RefusedFor
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.process import foreign_clients
 from kraft.server.process.foreign_clients import remembered_peers, watch_foreign_clients
@@ -27,7 +28,7 @@ class Refusals(RefusalLog):
         super().__init__(lambda: 0)
         self.logged: list[tuple[str, str]] = []
 
-    def log(self, peer: str, reason: str) -> None:
+    def log(self, peer: str, reason: str, refused_for: RefusedFor) -> None:
         self.logged.append((peer, reason))
 
 

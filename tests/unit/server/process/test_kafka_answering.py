@@ -12,6 +12,7 @@ from kraft.server.broker.apis import BrokerApis
 from kraft.server.config.loading import load
 from kraft.server.identity.kafka_tls import KafkaTls
 from kraft.server.kafka_listener.listener import TlsAnswering
+from kraft.server.kafka_listener.request_times import RequestTimes
 from kraft.server.kafka_listener.requests import NodeConnections
 from kraft.server.loop.throttling import Throttling
 from kraft.server.loop.unread_responses import UnreadResponses
@@ -48,7 +49,9 @@ def test_connections_share_what_their_listener_has(tmp_path: Path, protocol: str
     )
     config, apis = load(file), CountingApis()
     nodes = cast(NodeConnections, None)
-    answering = KafkaAnswering(config, KafkaTls(config), cast(BrokerApis, apis), cast(UnreadResponses, None), nodes)
+    answering = KafkaAnswering(
+        config, KafkaTls(config), cast(BrokerApis, apis), cast(UnreadResponses, None), nodes, RequestTimes()
+    )
     listener = answering.at("KAFKA")
     assert isinstance(listener, TlsAnswering)
     made = [listener.after_handshake(TlsPeer(None, b"shown")) for _ in range(3)]

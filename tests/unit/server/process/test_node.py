@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kraft.model.errors import Corruption
+from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.broker.lifecycle import BrokerRefused
 from kraft.server.config.node_config import NodeConfig
@@ -56,7 +57,8 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         config = cast(NodeConfig, SimpleNamespace(node_id=1, kafka_listeners=(), is_broker=True, is_controller=True))
-        node = _Node(config, cast(NodeStorage, SimpleNamespace(cluster_id="c")), cast(NodeCredentials, None))
+        credentials = SimpleNamespace(refusals=RefusalLog(lambda: 0))
+        node = _Node(config, cast(NodeStorage, SimpleNamespace(cluster_id="c")), cast(NodeCredentials, credentials))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)
         node._run_role("broker", broker.run())
