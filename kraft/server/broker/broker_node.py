@@ -45,17 +45,17 @@ class BrokerNode:
             directory_failed=self._metadata_directory_failed,
         )
         self.logs = BrokerLogs(config, storage, world, self.metadata.exists)
-        self._waiting_appends = WaitingAppends()
+        self.waiting_appends = WaitingAppends()
         self._catching_up = CatchingUp()
         self._is_listening = False
         self.coordinators = BrokerCoordinators(
-            CoordinatorServices(config, world, self.metadata, self.logs, self._waiting_appends)
+            CoordinatorServices(config, world, self.metadata, self.logs, self.waiting_appends)
         )
         self.replicas = BrokerReplicas(
             config, world, self.metadata, self.logs, role_changed=self.coordinators.role_changed
         )
         self.apis = BrokerApis(
-            config, world, self.coordinators, self.metadata, self.logs, self.replicas, self._waiting_appends
+            config, world, self.coordinators, self.metadata, self.logs, self.replicas, self.waiting_appends
         )
 
     @staticmethod
@@ -136,7 +136,7 @@ class BrokerNode:
         """Close every log durably, after `run` was cancelled. Raises OSError."""
         await self.coordinators.close()
         await self.replicas.close_logs()
-        await self._waiting_appends.close()
+        await self.waiting_appends.close()
         await self.metadata.close_snapshots()
         await shut_down(self.logs.store_thread, *self.logs.store_threads.values())
         await self.replicas.close_threads()

@@ -31,6 +31,7 @@ from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.metadata_snapshots import LoadedImage
+from kraft.server.loop.periods import loop_time_s
 
 log = structlog.get_logger()
 
@@ -98,6 +99,10 @@ class MetadataLoader:
         # The parts of a snapshot received so far, which count only when it is complete.
         self._snapshot = EMPTY_IMAGE
         self._committed_index_known = 0
+        self._behind_since_s: float | None = None
+        self.applied = 0
+        """How often images were applied."""
+        self.applying_s = 0.0
         self.image = EMPTY_IMAGE
         """The image that this broker has applied."""
         self.published_index = 0
@@ -120,11 +125,22 @@ class MetadataLoader:
     def note_committed(self, index: int) -> None:
         """Note that the active controller has committed this entry."""
         self._committed_index_known = max(self._committed_index_known, index)
+        self._note_lag()
 
     @property
     def committed_index_known(self) -> int:
         """Index up to which metadata is committed, as far as this broker knows."""
         return max(self._committed_index_known, self._received_index)
+
+    def behind_s(self) -> float:
+        """Return for how long this broker has lacked, or not applied, something that it knows to be committed."""
+        return 0.0 if self._behind_since_s is None else loop_time_s() - self._behind_since_s
+
+    def _note_lag(self) -> None:
+        if self.published_index >= self.committed_index_known:
+            self._behind_since_s = None
+        elif self._behind_since_s is None:
+            self._behind_since_s = loop_time_s()
 
     async def until(self, holds: ImageCondition, timeout_s: float) -> bool:
         """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
@@ -177,6 +193,7 @@ class MetadataLoader:
                     self._replay_part(batch)
                 else:
                     self._replay_batch(batch)
+                self._note_lag()
                 if self._received_index >= batch.committed_index:
                     await self._apply()
                 is_level = self._received_index >= self._committed_index_known and self._is_current(self._received)
@@ -230,8 +247,11 @@ class MetadataLoader:
         before, after, index = self.image, self._received, self._received_index
         if index == self.published_index or not self._is_current(after):
             return
+        began_s = loop_time_s()
         await self._publish(before, after)
         self.image, self.published_index = after, index
+        self.applied, self.applying_s = self.applied + 1, self.applying_s + loop_time_s() - began_s
+        self._note_lag()
         self.first_image_applied.set()
         async with self._published:
             self._published.notify_all()

@@ -62,18 +62,27 @@ class ListenerMemory:
         self.unread = UnreadResponses(request_bytes_max // UNREAD_SHARE)
 
     @property
-    def budgets(self) -> tuple[Budget, ...]:
+    def budgets(self) -> dict[str, Budget]:
+        """The budgets, by what they are for."""
         receive, strangers, large = self.receive, self.strangers, self.large
-        arriving = receive.small, receive.large, strangers.small, strangers.large
-        return *arriving, large.fetches, large.others, large.largest, self.unread.budget
+        return {
+            "arriving_small_requests": receive.small,
+            "arriving_large_requests": receive.large,
+            "arriving_small_requests_before_login": strangers.small,
+            "arriving_large_requests_before_login": strangers.large,
+            "large_fetches_in_progress": large.fetches,
+            "other_large_requests_in_progress": large.others,
+            "largest_request_in_progress": large.largest,
+            "unread_responses": self.unread.budget,
+        }
 
     @property
     def held_bytes(self) -> int:
-        return sum(budget.held for budget in self.budgets)
+        return sum(budget.held for budget in self.budgets.values())
 
     @property
     def bytes_max(self) -> int:
         """Maximum that all budgets together ever grant."""
         beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + RESPONSE_RECORD_BYTES_MAX
         beyond += SMALL_BYTES_MAX + min(STRANGERS_FRAME_BYTES_MAX, self._request_bytes_max)
-        return sum(budget.size_max for budget in self.budgets) + beyond
+        return sum(budget.size_max for budget in self.budgets.values()) + beyond

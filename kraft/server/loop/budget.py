@@ -54,6 +54,10 @@ class Budget:
         return self.size_max - self.held
 
     @property
+    def claimant_count(self) -> int:
+        return len(self._held)
+
+    @property
     def waiting_count(self) -> int:
         return len(self._waiting)
 

@@ -123,6 +123,18 @@ LEADER_SILENCE: Final = gauge(
     "leader",
 )
 
+METADATA_LAG: Final = gauge(
+    "kraft_metadata_lag", "Entries of the metadata that this broker knows to be committed, and has not applied."
+)
+METADATA_LAG_MS: Final = gauge(
+    "kafka_server_brokermetadatametrics_last_applied_record_lag_ms",
+    "Milliseconds for which this broker has lacked, or not applied, an entry that it knows to be committed; 0: none.",
+    jmx="kafka.server:type=broker-metadata-metrics,attribute=last-applied-record-lag-ms",
+)
+METADATA_STEPS: Final = summary(
+    "kraft_metadata_apply_seconds", "Steps in which this broker has applied metadata, and how long they took."
+)
+
 METRICS: Final[tuple[Metric, ...]] = (
     LEADERS,
     PARTITIONS,
@@ -150,6 +162,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     DELETIONS,
     DELETED,
     METADATA_APPLIED,
+    METADATA_LAG,
+    METADATA_LAG_MS,
+    METADATA_STEPS,
 )
 
 
@@ -178,7 +193,11 @@ async def collect(parts: NodeParts, snapshot: Snapshot) -> None:
     snapshot.add(OFFLINE_REPLICAS, len(logs.partitions.offline))
     snapshot.add(OFFLINE_DIRECTORIES, len(logs.directories.offline))
     _collect_upkeep(logs.maintenance.counts, snapshot)
-    snapshot.add(METADATA_APPLIED, parts.broker.metadata.published_index())
+    loader = parts.broker.metadata.loader
+    snapshot.add(METADATA_APPLIED, loader.published_index)
+    snapshot.add(METADATA_LAG, max(0, loader.committed_index_known - loader.published_index))
+    snapshot.add(METADATA_LAG_MS, loader.behind_s() * 1_000)
+    snapshot.add_summary(METADATA_STEPS, loader.applied, loader.applying_s)
     for directory, syncs in logs.syncer.counts.items():
         snapshot.add_summary(SYNCS, syncs.rounds, syncs.seconds * 1_000, directory)
         snapshot.add(SYNCED_LOGS, syncs.logs, directory)

@@ -11,9 +11,11 @@ from kraft.server.metrics import (
     controller_metrics,
     coordinator_metrics,
     listener_metrics,
+    memory_metrics,
     process_metrics,
     replica_metrics,
     topic_metrics,
+    upkeep_metrics,
 )
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.node_parts import NodeParts
@@ -30,10 +32,12 @@ class Section(NamedTuple):
 
 SECTIONS: Final = (
     Section("Replicas", replica_metrics.METRICS, replica_metrics.collect),
+    Section("Upkeep of logs, and throttles", upkeep_metrics.METRICS, upkeep_metrics.collect),
     Section("Topics and partitions", topic_metrics.METRICS, topic_metrics.collect),
     Section("Controller and quorum", controller_metrics.METRICS, controller_metrics.collect),
-    Section("Clients of Kafka's listeners", listener_metrics.METRICS, listener_metrics.collect),
+    Section("Clients and requests", listener_metrics.METRICS, listener_metrics.collect),
     Section("Metrics that clients push", client_metrics.METRICS, client_metrics.collect),
+    Section("Budgets of memory", memory_metrics.METRICS, memory_metrics.collect),
     Section("Groups and transactions", coordinator_metrics.METRICS, coordinator_metrics.collect),
     Section("Process and event loop", process_metrics.METRICS, process_metrics.collect),
 )

@@ -19,16 +19,31 @@ from kraft.server.replica.partition import Partition
 log = structlog.get_logger()
 
 
-class LeaderThrottle:
-    """What this broker sends to followers that are out of sync."""
+class SideThrottle:
+    """What both sides of replication have."""
 
     def __init__(self, broker_id: BrokerId, rate: int, monotonic_ms: NowMs) -> None:
         self._broker_id = broker_id
         self._monotonic_ms = monotonic_ms
         self._throttle = ReplicationThrottle(rate, monotonic_ms())
+        self.limited_bytes = 0
+        """Bytes that counted since the process began."""
 
     def set_rate(self, rate: int) -> None:
         self._throttle.set_rate(rate, self._monotonic_ms())
+
+    @property
+    def rate(self) -> int | None:
+        """Bytes per second; None: there is no limit."""
+        return self._throttle.rate if self._throttle.is_set else None
+
+    def wait_ms(self) -> int:
+        """Return the time until what is limited may be sent, or fetched; 0: now."""
+        return self._throttle.wait_ms(self._monotonic_ms())
+
+
+class LeaderThrottle(SideThrottle):
+    """What this broker sends to followers that are out of sync."""
 
     def limits(self, partition: Partition, follower: BrokerId) -> bool:
         """Return whether records of the partition count, and may wait, when they are sent to this follower."""
@@ -39,29 +54,21 @@ class LeaderThrottle:
             return False
         return follower not in leader.maximal_isr
 
-    def wait_ms(self) -> int:
-        """Return the time until what is limited may be sent; 0: now."""
-        return self._throttle.wait_ms(self._monotonic_ms())
-
     def sent(self, size_bytes: int) -> None:
         """Count bytes that are limited."""
+        self.limited_bytes += size_bytes
         self._throttle.take(size_bytes, self._monotonic_ms())
 
 
-class FollowerThrottle:
+class FollowerThrottle(SideThrottle):
     """What this broker fetches while it is out of sync."""
 
     def __init__(self, broker_id: BrokerId, rate: int, fetch_bytes_max: int, monotonic_ms: NowMs) -> None:
         """`fetch_bytes_max` is the most that a fetch returns of one partition, except for a single batch."""
+        super().__init__(broker_id, rate, monotonic_ms)
         self.image: MetadataImage = EMPTY_IMAGE
         """The latest metadata, which says whether this broker is in sync."""
-        self._broker_id = broker_id
         self._fetch_bytes_max = fetch_bytes_max
-        self._monotonic_ms = monotonic_ms
-        self._throttle = ReplicationThrottle(rate, monotonic_ms())
-
-    def set_rate(self, rate: int) -> None:
-        self._throttle.set_rate(rate, self._monotonic_ms())
 
     def limits(self, partition: Partition, follower: PartitionFollower) -> bool:
         """Return whether a fetch of the partition counts, and may wait.
@@ -76,10 +83,6 @@ class FollowerThrottle:
         state = self.image.partition_by_id(partition.topic_id, partition.topic_partition.partition)
         return state is None or self._broker_id not in state.isr
 
-    def wait_ms(self) -> int:
-        """Return the time until what is limited may be fetched; 0: now."""
-        return self._throttle.wait_ms(self._monotonic_ms())
-
     def reserve(self) -> int:
         """Count a fetch that is limited before it is sent, because others are sent before its answer is there.
 
@@ -92,6 +95,7 @@ class FollowerThrottle:
 
     def received(self, reserved_bytes: int, size_bytes: int) -> None:
         """Count what the fetch has brought, in place of what was reserved for it."""
+        self.limited_bytes += size_bytes
         self._throttle.take(size_bytes - reserved_bytes, self._monotonic_ms())
 
 

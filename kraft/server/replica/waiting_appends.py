@@ -122,6 +122,11 @@ class WaitingAppends:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
+    def budget(self) -> Budget:
+        """What limits their memory."""
+        return self._budget
+
+    @property
     def waiting_bytes(self) -> int:
         return self._budget.held
 

@@ -32,7 +32,7 @@ from kraft.server.config.components import LogMaintenance
 from kraft.server.loop.periods import loop_time_s
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
-from kraft.server.upkeep.counts import UpkeepCounts
+from kraft.server.upkeep.counts import UpkeepCounts, UpkeepTask
 from kraft.server.upkeep.throttle import Stopped, Throttle
 
 log = structlog.get_logger()
@@ -93,11 +93,13 @@ class LogCleaner:
     async def _work(self) -> None:
         while True:
             if not await self.clean_dirtiest():
+                self._counts.round_ended(UpkeepTask.CLEANER, loop_time_s())
                 await asyncio.sleep(self._backoff_s)
 
     async def clean_dirtiest(self) -> bool:
         """Compact the log with the highest dirty ratio. Return False if no log needs it."""
         self._forget_closed()
+        self._counts.uncleanable = len(self._uncleanable)
         chosen = max(self._candidates(), key=lambda candidate: candidate[1].dirty_ratio, default=None)
         if chosen is None:
             return False

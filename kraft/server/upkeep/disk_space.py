@@ -64,6 +64,10 @@ class DiskSpace:
         for directory in list(self._measured):
             self._check(directory)
 
+    def free_bytes(self) -> dict[LogDirectory, int]:
+        """Return the free space that was measured last, of directories to which something was appended."""
+        return {directory: latest.free_bytes for directory, latest in self._measured.items() if not latest.error}
+
     def is_full(self, directory: LogDirectory) -> bool:
         """Return whether the latest measurement found too little free space."""
         latest = self._measured.get(directory)

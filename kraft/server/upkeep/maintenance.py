@@ -18,12 +18,12 @@ from kraft.model.callbacks import NowMs
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory, Offset
 from kraft.server.config.components import LogMaintenance
-from kraft.server.loop.periods import period_end
+from kraft.server.loop.periods import loop_time_s, period_end
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.cleaner import LogCleaner
-from kraft.server.upkeep.counts import UpkeepCounts
+from kraft.server.upkeep.counts import UpkeepCounts, UpkeepTask
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.file_remover import FileRemover
 from kraft.server.upkeep.scrubber import LogScrubber
@@ -76,6 +76,7 @@ class LogMaintenanceTasks:
             interval_ms=config.scrub_interval_ms,
             throttle=self._scrub_throttle,
             on_corruption=_found_corrupt,
+            counts=self.counts,
         )
 
     async def run(self) -> None:
@@ -117,6 +118,7 @@ class LogMaintenanceTasks:
                     self._begin_retention(partition)
                 # A broker has many logs: other tasks get a turn.
                 await asyncio.sleep(0)
+            self.counts.round_ended(UpkeepTask.RETENTION, loop_time_s())
 
     def _begin_retention(self, partition: Partition) -> None:
         """Begin retention without waiting for its end: a disk that hangs does not delay the others."""
@@ -159,6 +161,7 @@ class LogMaintenanceTasks:
             await period_end(self._config.flush_check_interval_ms / 1_000)
             for partition in self._partitions:
                 partition.replica_log.flush_if_due()
+            self.counts.round_ended(UpkeepTask.FLUSH, loop_time_s())
 
     async def _expire_producers(self) -> None:
         while True:
@@ -166,11 +169,13 @@ class LogMaintenanceTasks:
             for partition in self._partitions:
                 if partition.is_open:
                     partition.replica_log.expire_producers(self._config.producer_id_expiration_ms)
+            self.counts.round_ended(UpkeepTask.PRODUCERS, loop_time_s())
 
     async def _watch_disk_space(self) -> None:
         while True:
             await period_end(DISK_SPACE_CHECK_INTERVAL_S)
             self._disk_space.recheck()
+            self.counts.round_ended(UpkeepTask.DISK_SPACE, loop_time_s())
 
 
 def _log_delay(partition: Partition, refusal: Refusal) -> None:

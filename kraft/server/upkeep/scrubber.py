@@ -26,6 +26,7 @@ from kraft.model.ids import Offset
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.upkeep.counts import UpkeepCounts, UpkeepTask
 from kraft.server.upkeep.throttle import Stopped, Throttle
 
 log = structlog.get_logger()
@@ -56,6 +57,7 @@ class LogScrubber:
         interval_ms: int,
         throttle: Throttle,
         on_corruption: Callable[[Partition, Corruption], None],
+        counts: UpkeepCounts | None = None,
     ) -> None:
         """`interval_ms` is the time from the start of one pass to that of the next; 0 means no scrub."""
         self._partitions = partitions
@@ -64,6 +66,7 @@ class LogScrubber:
         self._interval_s = interval_ms / 1_000
         self._throttle = throttle
         self._on_corruption = on_corruption
+        self._counts = counts or UpkeepCounts()
 
     async def run(self) -> None:
         """Scrub until cancelled. The caller also stops the throttle, so that the thread ends."""
@@ -75,6 +78,7 @@ class LogScrubber:
             began_s = loop.time()
             with suppress(Stopped):
                 tally = await self.scrub_all()
+                self._counts.round_ended(UpkeepTask.SCRUB, loop.time())
                 log.info(
                     "logs scrubbed",
                     segments=tally.segments,
@@ -87,9 +91,12 @@ class LogScrubber:
 
     async def scrub_all(self) -> ScrubTally:
         """Scrub all logs once. Raises Stopped."""
-        tally = ScrubTally()
-        for partition in self._partitions:
+        tally, counts = ScrubTally(), self._counts
+        partitions = list(self._partitions)
+        for number, partition in enumerate(partitions):
+            counts.scrub_progress = number / len(partitions)
             await self._scrub_log(partition, tally)
+        counts.scrub_progress = 1.0
         return tally
 
     async def _scrub_log(self, partition: Partition, tally: ScrubTally) -> None:
@@ -103,8 +110,11 @@ class LogScrubber:
             tally.segments += 1
             tally.batches += found.batches
             tally.bytes += found.size_bytes
+            self._counts.scrubbed_segments += 1
+            self._counts.scrubbed_bytes += found.size_bytes
             if found.problems and await self._is_confirmed(partition, base_offset, found):
                 tally.corrupt += 1
+                self._counts.scrubbed_corrupt += 1
                 self._on_corruption(partition, found.problems[0])
                 return
 

@@ -22,13 +22,16 @@ from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.metrics.table import SECTIONS
 from kraft.testing import Cluster
-from tests.support.command_line import run
+from tests.support.command_line import kraft, run
 from tests.support.error_lines import the_one_line
 from tests.support.waiting import until
 
 RECORDS: Final = 100
 TOPIC: Final = "orders"
 GROUP: Final = "readers"
+HELD_TOPIC: Final = "held"
+HELD_BACK: Final = "impatient"
+"""A client with a quota that is soon used up."""
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -46,16 +49,20 @@ def cluster(port: int) -> Iterator[Cluster]:
         "metrics.per.partition": "true",
         "group.lag.look.interval.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
+        "log.scrub.interval.ms": "1000",
     }
     began_s = time.time()
     with Cluster(1, overrides=overrides) as cluster:
         # Nodes are forked from a process that has imported everything before, and it is not that process.
         assert (_value(_scraped(port), "process_start_time_seconds") or 0) > began_s - 1
         with Admin(cluster.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(topic=TOPIC, partitions=2)])
+            admin.create_topics([NewTopic(topic=TOPIC, partitions=2), NewTopic(topic=HELD_TOPIC, partitions=1)])
         # Before, a produce is refused, tried again, and counted as failed.
         until(lambda: _leads(port, "0"), f"nobody leads {TOPIC}-0")
+        kraft(cluster, "configs", "alter", "--client", HELD_BACK, "--add-config", "producer_byte_rate=10")
         _produce_and_consume(cluster.kafka_bootstrap_servers)
+        _exceed_quota(cluster.kafka_bootstrap_servers)
+        _speak_no_kafka(cluster.kafka_bootstrap_servers)
         yield cluster
 
 
@@ -79,6 +86,20 @@ def _produce_and_consume(address: str) -> None:
     for number in range(7):
         producer.produce(TOPIC, str(number).encode(), partition=0)
     assert not producer.flush(60)
+
+
+def _exceed_quota(address: str) -> None:
+    producer = Producer({"bootstrap.servers": address, "client.id": HELD_BACK})
+    # The quota of ten seconds may be used at once.
+    producer.produce(HELD_TOPIC, bytes(1_000), partition=0)
+    assert not producer.flush(60)
+
+
+def _speak_no_kafka(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stranger.recv(1) == b""
 
 
 def _get(port: int, path: str = "/metrics", accept: str = "") -> tuple[int, str]:
@@ -124,11 +145,16 @@ def test_what_clients_did_is_counted(cluster: Cluster, port: int) -> None:
     assert _value(found, "kafka_topic_partition_current_offset", topic=TOPIC, partition="1") == 0
     assert _value(found, "kafka_topic_partitions", topic=TOPIC) == 2
     assert _value(found, "kafka_consumergroup_current_offset", consumergroup=GROUP, topic=TOPIC, partition="0") == 100
-    for request in ("Produce", "Fetch", "JoinGroup"):
-        assert (_value(found, "kafka_network_requestmetrics_requests_total", request=request) or 0) > 0, request
-    # Each waits for a sync.
-    waited_ms = _value(found, "kafka_network_requestmetrics_remotetimems_sum", request="Produce")
-    assert (waited_ms or 0) > 0
+    requests = "kafka_network_requestmetrics"
+    for protocol, request in (("kafka", "Produce"), ("kafka", "JoinGroup"), ("grpc", "CreateTopics")):
+        labels = {"protocol": protocol, "request": request}
+        count = _value(found, f"{requests}_requests_total", **labels) or 0
+        assert count > 0, request
+        # Each Produce waits for a sync, and the others for records.
+        for stage in ("local", "remote", "total", *(("requestqueue", "responsesend") if protocol == "kafka" else ())):
+            assert (_value(found, f"{requests}_{stage}timems_sum", **labels) or 0) > 0, (request, stage)
+        assert _value(found, "kraft_request_duration_seconds_bucket", **labels, le="+Inf") == count
+    assert _value(found, f"{requests}_requestqueuetimems_sum", protocol="grpc", request="CreateTopics") is None
     assert _value(found, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert _value(found, "kafka_server_replicamanager_underreplicatedpartitions") == 0
     assert _value(found, "kafka_brokers") == 1
@@ -136,21 +162,60 @@ def test_what_clients_did_is_counted(cluster: Cluster, port: int) -> None:
     assert (_value(found, "kraft_log_syncs_total", directory=directory) or 0) > 0
 
 
+def test_what_the_node_did_by_itself_is_counted(cluster: Cluster, port: int) -> None:
+    found: Series = {}
+
+    def is_scrubbed() -> bool:
+        found.update(_scraped(port))
+        return (_value(found, "kraft_upkeep_rounds_total", task="scrub") or 0) > 0
+
+    until(is_scrubbed, lambda: f"no scrub in {[each for each in found.items() if 'upkeep' in each[0][0]]}")
+    assert _value(found, "kraft_log_scrub_corrupt_logs_total") == 0
+    moved = (
+        "kraft_log_scrub_segments_total",
+        "kraft_log_scrub_read_bytes_total",
+        "kraft_quorum_commit_seconds_count",
+        "kraft_quorum_commit_seconds_sum",
+        "kafka_server_raftmetrics_commit_latency_avg",
+        "kraft_metadata_apply_seconds_count",
+        "kraft_metadata_apply_seconds_sum",
+    )
+    assert [name for name in moved if not _value(found, name)] == []
+    assert _value(found, "kafka_server_raftmetrics_current_vote") == 1
+    assert _value(found, "kraft_metadata_lag") == 0
+    assert (_value(found, "kraft_upkeep_rounds_total", task="disk_space") or 0) > 0
+    (directory,) = {dict(labels)["directory"] for name, labels in found if name == "kraft_log_directory_free_bytes"}
+    assert (_value(found, "kraft_log_directory_free_bytes", directory=directory) or 0) > 0
+    assert (_value(found, "kraft_memory_budget_max_bytes", budget="unread_responses") or 0) > 0
+
+
+def test_what_was_refused_and_held_back_is_counted_by_its_reason(cluster: Cluster, port: int) -> None:
+    found = _scraped(port)
+    assert _value(found, "kraft_refused_connections_total", reason="request") == 1
+    assert _value(found, "kraft_refused_connections_total", reason="limit") == 0
+    assert _value(found, "kraft_quota_wait_seconds_count", quota="producer_byte_rate") == 1
+    held_ms = _value(found, "kafka_network_requestmetrics_throttletimems_sum", protocol="kafka", request="Produce")
+    assert held_ms == 1_000 * (_value(found, "kraft_quota_wait_seconds_sum", quota="producer_byte_rate") or 0) > 0
+    assert held_ms == 1_000 * (_value(found, "kraft_throttle_seconds_sum") or 0)
+
+
 def test_every_metric_of_the_table_is_served_by_a_node_that_is_used(cluster: Cluster, port: int) -> None:
     served = {name for name, _ in _scraped(port)}
     metrics = [metric for section in SECTIONS for metric in section.metrics]
-    # One node alone has no other voters; nobody logs in here, nothing is transactional, and there is no audit.
+    # One node alone has no other voters; nobody logs in here, nothing is transactional, no move is throttled,
+    # there is no audit, and nothing is asked of clients.
     elsewhere = (
         "kraft_quorum_voter_",
         "kraft_leader_",
         "successful_authentication",
         "failed_authentication",
         "kraft_transactional_ids",
+        "kraft_replication_throttle_",
+        "kraft_audit_",
+        "kraft_client_info",
     )
     without = [metric.name for metric in metrics if not served.issuperset(metric.series)]
-    # Nor is anything asked of clients.
-    elsewhere_too = ("kraft_audit_", "kraft_client_info")
-    assert [name for name in without if not any(part in name for part in (*elsewhere, *elsewhere_too))] == []
+    assert [name for name in without if not any(part in name for part in elsewhere)] == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
@@ -159,7 +224,7 @@ def test_prometheus_own_tool_reads_the_text(cluster: Cluster, port: int) -> None
     command = ["promtool", "check", "metrics"]
     ran = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
     # Names are those that dashboards ask for: these lines are about their style.
-    styles = ("metrics should not", "written in 'snake_case'")
+    styles = ("metrics should not", "metric names should not", "written in 'snake_case'")
     assert [line for line in ran.stderr.splitlines() if not any(style in line for style in styles)] == []
 
 

@@ -252,11 +252,11 @@ async def test_a_broker_switches_from_a_controller_that_lacks_committed_entries(
         await loader.until(lambda image: bool(image.cluster_id), 5)
         active.commit(8, topic("orders", 1))
         loader.note_committed(8)
-        # An earlier heartbeat, whose response comes later.
-        loader.note_committed(4)
+        loader.note_committed(4)  # An earlier heartbeat, whose response comes later.
         assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
+        assert (loader.published_index, round(loader.behind_s(), 1)) == (4, LAG_MAX_S - 1)
         assert await loader.until(lambda image: image.topic("orders") is not None, 3)
-        assert active.asked_after == [4]
+        assert (active.asked_after, loader.behind_s(), loader.applied) == ([4], 0, 2)
 
 
 async def test_an_old_committed_index_of_the_active_controller_is_no_lag() -> None:

@@ -19,7 +19,7 @@ def test_all_budgets_together_hold_no_more_than_their_sum(request_bytes_max: int
     memory.unread.budget.hold("almost all", memory.unread.budget.size_max - 1)
     assert memory.unread.takes(RESPONSE_RECORD_BYTES_MAX)
     memory.unread.budget.hold("the last answer", RESPONSE_RECORD_BYTES_MAX)
-    for budget in memory.budgets[:-1]:
+    for budget in list(memory.budgets.values())[:-1]:
         while budget.claim(next(claimants), max(budget.size_max // 100, 1)):
             pass
         while budget.claim(next(claimants), largest.get(id(budget), request_bytes_max)):

@@ -116,6 +116,7 @@ def test_a_fetch_counts_when_it_is_sent_and_then_what_it_brings() -> None:
     assert own.wait_ms() == 0
     own.received(1_500, 6_000)
     assert own.wait_ms() == 2_000
+    assert (own.limited_bytes, own.rate) == (6_000, 2_000)
 
 
 def test_a_fetch_asks_for_no_more_than_passes_in_a_second() -> None:

@@ -14,6 +14,7 @@ from kraft.model.ids import LeaderEpoch, Offset
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.partition import Partition
+from kraft.server.upkeep.counts import UpkeepCounts
 from kraft.server.upkeep.scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
 from kraft.server.upkeep.throttle import Stopped, Throttle
 from tests.support.server.replicas import Broker, InlineExecutor, append_to, batch, lead, remove_directory
@@ -37,7 +38,12 @@ def broker(tmp_path: Path) -> Broker:
 
 
 def scrubber(
-    broker: Broker, found: list[Corruption], *, disk: RealDisk | None = None, throttle: Throttle | None = None
+    broker: Broker,
+    found: list[Corruption],
+    *,
+    disk: RealDisk | None = None,
+    throttle: Throttle | None = None,
+    counts: UpkeepCounts | None = None,
 ) -> LogScrubber:
     return LogScrubber(
         partitions=broker.partitions,
@@ -46,6 +52,7 @@ def scrubber(
         interval_ms=1_000_000,
         throttle=throttle or Throttle(UNLIMITED_BYTES_PER_SECOND),
         on_corruption=lambda _, corruption: found.append(corruption),
+        counts=counts,
     )
 
 
@@ -79,6 +86,18 @@ def test_sound_logs_are_read_through(broker: Broker) -> None:
     tally, found = scrub(broker)
     assert (tally.segments, tally.batches, tally.corrupt, found) == (4, 4, 0, [])
     assert tally.bytes == partition.log.size_bytes
+
+
+def test_what_the_scrub_read_and_found_is_counted(broker: Broker) -> None:
+    counts, partition = UpkeepCounts(), filled(broker)
+    before = counts.scrub_progress
+    assert before is None
+    tally, _ = scrub(broker, counts=counts)
+    assert (counts.scrubbed_segments, counts.scrubbed_bytes) == (4, tally.bytes)
+    assert (counts.scrubbed_corrupt, counts.scrub_progress) == (0, 1.0)
+    corrupt(partition, 2)
+    scrub(broker, counts=counts)
+    assert counts.scrubbed_corrupt == 1
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2, 3])
