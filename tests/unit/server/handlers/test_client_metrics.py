@@ -261,6 +261,13 @@ async def test_what_cannot_be_read_is_refused_and_nothing_of_it_kept(
     assert broker.metrics.received.series_count == 1
 
 
+async def test_what_is_too_large_is_refused_before_it_is_looked_at() -> None:
+    broker = Broker(EMPTY_IMAGE, is_received=False)
+    subscription = (await broker.ask()).subscription_id
+    with refused(ErrorCode.TELEMETRY_TOO_LARGE):
+        await broker.push(subscription, bytes(BYTES_MAX + 1))
+
+
 async def test_another_user_cannot_change_the_series_of_a_client(broker: Broker) -> None:
     subscription = (await broker.ask()).subscription_id
     await broker.push(subscription, pushed(gauge("a", 1.0)))
