@@ -35,6 +35,9 @@ INTERVAL_MS_MAX: Final = 3_600_000
 SUBSCRIPTIONS_MAX: Final = 100
 """Limit on the subscriptions of a cluster: a client is matched with all of them."""
 
+PREFIXES_MAX: Final = 500
+"""Who would be asked for more is asked for everything: Kafka's clients have some hundred metrics."""
+
 NAME_CHARACTERS_MAX: Final = 1_000
 METRICS_CHARACTERS_MAX: Final = 8_192
 """Limit on the text of `metrics`: Kafka's clients have some 200 of them."""
@@ -96,18 +99,21 @@ def subscriptions_of(configs: Mapping[str, Mapping[str, str]]) -> tuple[Subscrip
     return tuple(_subscription(own) for _, own in sorted(configs.items()))
 
 
-def wanted(subscriptions: Iterable[Subscription], client: Mapping[str, str]) -> Wanted:
-    """Return what a client is asked for; `client` has what it is by the names of MATCHED, without what is not known.
+def takes_long(subscriptions: Iterable[Subscription]) -> bool:
+    """Return whether `wanted` is for a thread."""
+    subscriptions = tuple(subscriptions)
+    return any(each.match for each in subscriptions) or sum(len(each.metrics) for each in subscriptions) > PREFIXES_MAX
 
-    Takes time: for a thread.
-    """
+
+def wanted(subscriptions: Iterable[Subscription], client: Mapping[str, str]) -> Wanted:
+    """Return what a client is asked for; `client` has what it is by the names of MATCHED, without what is not known."""
     interval_ms = INTERVAL_MS_DEFAULT
     metrics: set[str] = set()
     for each in subscriptions:
         if _is_meant(each, client):
             metrics.update(each.metrics)
             interval_ms = min(interval_ms, each.interval_ms)
-    if EVERY_METRIC in metrics:
+    if EVERY_METRIC in metrics or len(metrics) > PREFIXES_MAX:
         metrics = {EVERY_METRIC}
     return Wanted(metrics=tuple(sorted(metrics)), interval_ms=interval_ms)
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from kraft.metadata.client_metrics import Subscription, Wanted, subscriptions_of, wanted
+from kraft.metadata.client_metrics import Subscription, Wanted, subscriptions_of, takes_long, wanted
 from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.client_metrics.instances import Instance, Instances
@@ -118,7 +118,7 @@ class ClientMetrics:
             return known
         is_new = instance_id not in self.instances
         matched = {"client_instance_id": str(instance_id), **client.matched()}
-        if any(each.match for each in subscriptions):
+        if self._takes_long:
             asked = await in_thread(self._thread, wanted, subscriptions, matched)
             # Another request of the same client may have come meanwhile.
             known = self.instances.find(instance_id, subscriptions, self.now_ms())
@@ -140,6 +140,7 @@ class ClientMetrics:
     def _read_configs(self) -> None:
         self._configs = self._image().client_metrics
         self._subscriptions = subscriptions_of(self._configs) if self._is_received else ()
+        self._takes_long = takes_long(self._subscriptions)
 
     def _count(self, refusal: Refusal) -> None:
         code = int(refusal.error_code)

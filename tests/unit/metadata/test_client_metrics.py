@@ -11,11 +11,13 @@ from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.client_metrics import (
     MATCH_CHARACTERS_MAX,
     NAME_CHARACTERS_MAX,
+    PREFIXES_MAX,
     SUBSCRIPTIONS_MAX,
     Wanted,
     check_client_metrics,
     subscription_id,
     subscriptions_of,
+    takes_long,
     wanted,
 )
 from kraft.metadata.config_decisions import NodeConfigs, incremental_alter_configs
@@ -167,6 +169,16 @@ def test_the_longest_interval_is_five_minutes_as_in_kafka() -> None:
 
 def test_every_metric_swallows_the_others() -> None:
     assert asked(CLIENT, one={"metrics": "*,a"}, two={"metrics": "b"})[0] == ("*",)
+
+
+def test_who_would_be_asked_for_too_many_metrics_is_asked_for_all() -> None:
+    few = {"one": {"metrics": ",".join(f"a{number}" for number in range(PREFIXES_MAX))}}
+    assert len(asked(CLIENT, **few)[0]) == PREFIXES_MAX
+    assert not takes_long(subscriptions_of(few))
+    many = {**few, "two": {"metrics": "b"}}
+    assert asked(CLIENT, **many)[0] == ("*",)
+    assert takes_long(subscriptions_of(many))
+    assert takes_long(subscriptions_of({"one": {"match": "client_id=a"}}))
 
 
 @pytest.mark.parametrize(
