@@ -276,6 +276,18 @@ async def test_a_slow_disk_is_logged_while_the_sync_hangs_and_its_time_is_known(
     assert (slow["log_level"], slow["directory"]) == ("warning", directory)
 
 
+async def test_a_sync_that_is_over_is_not_logged_as_slow(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_syncer, "SLOW_S", 0.5)
+    with capture_logs() as lines:
+        async with syncing(broker) as syncer:
+            partition = led(broker, syncer)
+            partition.append(batch("a"), -1)
+            await until(partial(_is_over, partition.park_produce(Offset(1))))
+            # Longer than the alarm would take.
+            await asyncio.sleep(0.6)
+    assert [each for each in lines if each["log_level"] == "warning"] == []
+
+
 async def test_the_latest_sync_is_the_last_one_or_the_running_one_if_it_takes_longer_already() -> None:
     counts = log_syncer.SyncCounts()
     assert counts.latest_s == 0
