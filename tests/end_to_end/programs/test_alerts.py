@@ -61,7 +61,7 @@ FIRES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {
             'kraft_leader_silence_seconds{leader="2",instance="a"}': "60x60",
             'kraft_leader_silence_seconds{leader="2",instance="c"}': "0x60",
-            'kraft_leader_silence_seconds{leader="3",instance="a"}': "15 31 0x50",
+            'kraft_leader_silence_seconds{leader="3",instance="a"}': "10 16 0x50",
         },
     ),
     "KraftDiskFull": (
