@@ -45,9 +45,9 @@ HUNGRY: Final = (
 )
 """Groups that keep a core busy, with two thirds of a second of processor time a second, or that kill nodes under load.
 
-Two of them at the same time take each other's processor time: in test_kafka_restarts threads of librdkafka take both
-cores while brokers are away, and beside Spark it took 42 s, alone 15 s. One worker takes them one after the other, and
-they take it about as long as the others take the rest.
+One worker takes them one after the other, in about the time in which the others take the rest: two of them at the same
+time take each other's processor time. In test_kafka_restarts, for one, threads of librdkafka spin while responses are
+late, and the later these are, the longer: it takes 13 s of processor time alone, and 50 to 180 s on a busy machine.
 """
 
 LONGEST: Final = (

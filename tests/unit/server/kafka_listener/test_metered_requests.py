@@ -73,7 +73,7 @@ class Connection:
     async def _heartbeat(self, request: HeartbeatRequest, call: ConnectionContext) -> Message:
         for _ in range(3):
             sum(range(200_000))
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.3)
         return HeartbeatResponse(error_code=ErrorCode.NONE)
 
     async def ask(self, request: Message, version: int, kind: type[Any], client_id: str = "loader") -> Any:
@@ -168,7 +168,7 @@ async def test_processor_time_is_counted_and_waiting_is_not() -> None:
     answer = await client.ask(heartbeat, 4, HeartbeatResponse)
     assert answer.throttle_time_ms == 1_000
     assert client.is_muted()
-    # Three seconds of waiting are no tenth of a second of work.
+    # Nearly a second of waiting is no tenth of a second of work.
     idle = Connection(request_percentage=3.0)
     assert (await idle.ask(heartbeat, 4, HeartbeatResponse)).throttle_time_ms == 0
 
