@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from kraft.cli.printing import say
+from kraft.health.silence import why_silent
 from kraft.model.errors import KraftError
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ def silent_brokers(admin: Admin, outcomes: Mapping[int, Any]) -> dict[int, str]:
         if each.broker_id not in outcomes:
             silent[each.broker_id] = "it is not in service"
     return silent
-
-
-def why_silent(error: KraftError) -> str:
-    """Return why the one broker that was asked did not answer. The client's own text is about any broker."""
-    # Imported late, because commands that only print their help are fast without it.
-    from kraft.client.cluster.any_broker import NoBrokerReachable
-
-    if not isinstance(error, NoBrokerReachable):
-        return str(error)
-    return "; ".join(f"{address}: {reason}" for address, reason in error.reasons.items())
 
 
 def end_without(silent: Mapping[int, str], what: str) -> None:

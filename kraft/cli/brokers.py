@@ -17,7 +17,8 @@ from kraft.cli.options import (
     open_admin,
     throttle_option,
 )
-from kraft.cli.printing import counted, fail, joined, print_columns, print_json, say
+from kraft.cli.printing import fail, joined, print_columns, print_json, say
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

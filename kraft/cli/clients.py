@@ -20,7 +20,8 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import print_columns, print_json, readable_size
+from kraft.cli.printing import print_columns, print_json
+from kraft.model.printable import readable_size
 from kraft.model.request_context import host_of
 
 if TYPE_CHECKING:

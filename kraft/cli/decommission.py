@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from kraft.cli.printing import counted, say
+from kraft.cli.printing import say
 from kraft.cli.topics.throttled_replicas import moves_of, partitions_naming
 from kraft.cli.topics.throttles import configs_of_topics, limit_moves, remove_throttles, report_removed
 from kraft.metadata.machines import machine_of, machines_of, named
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import Admin

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kraft.cli.one_line import one_line_errors
-from kraft.cli.printing import readable_size
+from kraft.model.printable import readable_size
 
 if TYPE_CHECKING:
     import psutil

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
-from kraft.cli.printing import Say, counted, say
+from kraft.cli.printing import Say, say
 from kraft.model.callbacks import Condition
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import GroupDescription

@@ -13,7 +13,7 @@ from kraft.model.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kraft.cli.cluster.findings import ClusterFacts, Finding
+    from kraft.health.findings import ClusterFacts, Finding
 
 
 def health(
@@ -27,7 +27,7 @@ def health(
     if no broker answers. 'kraft cluster health' shows everything that is wrong, and what to do.
     """
     from kraft.cli.cluster.facts import gather
-    from kraft.cli.cluster.findings import findings, state_of
+    from kraft.health.findings import findings, state_of
 
     facts = gather(bootstrap_server, timeout_ms)
     found = findings(facts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kraft.cli.printing import print_columns, readable_size
+from kraft.cli.printing import print_columns
 from kraft.model.errors import ErrorCode, KraftError, error_code
+from kraft.model.printable import readable_size
 
 if TYPE_CHECKING:
     from kraft.wire.schema.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsResult

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kraft.cli.options import open_admin
-from kraft.cli.printing import Say, counted, say
+from kraft.cli.printing import Say, say
 from kraft.model.callbacks import Condition
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenInPartition
     from kraft.client import Admin, TopicPartition
+    from kraft.health.hanging import OpenInPartition
 
 LOOK_AFTER_S: Final = 1.2
 LOOK_EVERY_S_MAX: Final = 15.0
@@ -83,8 +84,8 @@ def open_transaction_watch(
 def _find(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenInPartition]:
     from msgspec.structs import replace
 
-    from kraft.cli.transactions.hanging import open_transactions
     from kraft.client import KraftError
+    from kraft.health.hanging import open_transactions
 
     outcomes = admin.describe_producers(partitions)
     found = open_transactions({each: known for each, known in outcomes.items() if not isinstance(known, KraftError)})

@@ -40,24 +40,6 @@ def joined(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """Return the count with its noun; the plural ends in s unless given."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
-def readable_size(size_bytes: int) -> str:
-    """Return a size for people: in the largest of B, KiB, MiB, GiB and TiB of which it is at least one."""
-    if size_bytes < 1024:
-        return f"{size_bytes} B"
-    size, unit = size_bytes / 1024, "KiB"
-    for larger in ("MiB", "GiB", "TiB"):
-        # From 1023.95 on, one decimal place would be 1024.0.
-        if size < 1023.95:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.1f} {unit}"
-
-
 Say = Callable[[str], None]
 """Prints a line for the person who waits."""
 

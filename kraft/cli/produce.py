@@ -22,9 +22,10 @@ from kraft.cli.options import (
     key_values,
     topic_name,
 )
-from kraft.cli.printing import ProgressLine, counted, say
+from kraft.cli.printing import ProgressLine, say
 from kraft.cli.quorum_watch import quorum_watch
 from kraft.cli.send_delays import SendDelays
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

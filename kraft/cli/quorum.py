@@ -17,7 +17,7 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.printing import fail, print_columns, print_json, say
-from kraft.cli.quorum_words import voter_warnings
+from kraft.health.quorum_words import voter_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the host is this machine. Names other than localhost are not resolved: they may change."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def counted_address(host: str) -> str:

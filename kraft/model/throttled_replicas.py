@@ -14,6 +14,11 @@ from msgspec import Struct
 
 from kraft.model.configs import ConfigType
 
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+REPLICA_LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+"""Topic configs: lists of PARTITION:BROKER, or `*`."""
+
 ALL_REPLICAS: Final = "*"
 
 _TEXT_LENGTH_MAX: Final = 32_767

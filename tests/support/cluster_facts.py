@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kraft.cli.cluster.findings import ClusterFacts
-from kraft.cli.topics.description import Shown
 from kraft.client import OngoingPartitionReassignment
+from kraft.health.findings import ClusterFacts
+from kraft.health.partitions import Shown
 from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.errors import ErrorCode

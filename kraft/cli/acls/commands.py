@@ -41,12 +41,13 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import counted, fail, print_columns, print_json, say, say_columns
+from kraft.cli.printing import fail, print_columns, print_json, say, say_columns
 from kraft.metadata.acl_decisions import FILTERS_PER_REQUEST_MAX
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.metadata.authorizer import Requester
 from kraft.model.access import Operation, PatternType, ResourceType, words
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import Admin

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.cli.cluster.facts import gather
-from kraft.cli.cluster.findings import Finding, Severity, findings
 from kraft.client import DeliveryTimeout, KraftError, Refusal
 from kraft.client.cluster.any_broker import NoBrokerReachable, is_transient
 from kraft.client.model.errors import NoActiveController
 from kraft.client.model.settings import parse_addresses
+from kraft.health.findings import Finding, Severity, findings
 from kraft.rpc.peers import Unreachable
 
 LOOK_MS: Final = 1_000

@@ -15,10 +15,11 @@ from kraft.cli.options import (
     OutputFormat,
     Timeout,
 )
-from kraft.cli.printing import counted, print_json
+from kraft.cli.printing import print_json
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
-    from kraft.cli.cluster.findings import ClusterFacts, Finding
+    from kraft.health.findings import ClusterFacts, Finding
 
 app = typer.Typer(help="Show what is wrong with the cluster.", no_args_is_help=True)
 
@@ -47,7 +48,7 @@ def health(
     if no broker answers.
     """
     from kraft.cli.cluster.facts import gather
-    from kraft.cli.cluster.findings import findings, state_of
+    from kraft.health.findings import findings, state_of
 
     facts = gather(bootstrap_server, timeout_ms)
     found = findings(facts)

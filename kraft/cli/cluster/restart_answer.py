@@ -8,11 +8,12 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from kraft.cli.cluster.facts import gather
-from kraft.cli.cluster.findings import listed
-from kraft.cli.cluster.restart import Verdict, verdict
 from kraft.cli.options import Output
-from kraft.cli.printing import counted, print_columns, print_json, say
+from kraft.cli.printing import print_columns, print_json, say
+from kraft.health.findings import listed
+from kraft.health.restart import Verdict, verdict
 from kraft.model.errors import KraftError
+from kraft.model.printable import counted
 
 SAFE: Final = 0
 NOT_SAFE: Final = 1

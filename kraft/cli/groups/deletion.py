@@ -26,8 +26,9 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import counted, fail, print_columns, print_json
+from kraft.cli.printing import fail, print_columns, print_json
 from kraft.model.ids import TopicPartition
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import Admin, Refusal

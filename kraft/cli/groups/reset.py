@@ -36,10 +36,11 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import counted, print_columns, print_json, say
+from kraft.cli.printing import print_columns, print_json, say
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import Admin

@@ -17,10 +17,11 @@ from rich.text import Text
 from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.read_only_disk import ReadOnlyDisk
 from kraft.cli.options import Output
-from kraft.cli.printing import counted, print_columns, print_json, readable_size
+from kraft.cli.printing import print_columns, print_json
 from kraft.log.integrity.directory import FileFinding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
+from kraft.model.printable import counted, readable_size
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
 from kraft.server.replica.directory_names import PARTITION_DIRECTORY
 from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME

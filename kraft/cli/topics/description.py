@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from kraft.cli.options import Output
 from kraft.cli.printing import joined, print_json
+from kraft.health.partitions import (
+    Shown,
+    is_at_min_isr,
+    is_unavailable,
+    is_under_min_isr,
+    is_under_replicated,
+    min_insync_replicas_in,
+    reassignment_of,
+)
 from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
@@ -18,41 +25,7 @@ if TYPE_CHECKING:
     from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 
-class Shown(Struct, frozen=True, kw_only=True):
-    """One partition of a topic with the facts that conditions are checked against."""
-
-    topic: str
-    partition: DescribeTopicPartitionsResponsePartition
-    reassignment: OngoingPartitionReassignment | None
-    min_insync_replicas: int
-    is_throttled: bool = False
-    """Whether the configs of the topic name one of its replicas to keep to the rates of a throttle."""
-
-    @property
-    def replication_factor(self) -> int:
-        """Replicas, without those that are still being added."""
-        adding = [] if self.reassignment is None else self.reassignment.adding_replicas
-        return len(self.partition.replica_nodes) - len(adding)
-
-
 Condition = Callable[[Shown], bool]
-
-
-def is_under_replicated(shown: Shown) -> bool:
-    return len(shown.partition.isr_nodes) < shown.replication_factor
-
-
-def is_unavailable(shown: Shown) -> bool:
-    leader = shown.partition.leader_id
-    return leader < 0 or leader in shown.partition.offline_replicas
-
-
-def is_at_min_isr(shown: Shown) -> bool:
-    return len(shown.partition.isr_nodes) == shown.min_insync_replicas
-
-
-def is_under_min_isr(shown: Shown) -> bool:
-    return shown.partition.leader_id < 0 or len(shown.partition.isr_nodes) < shown.min_insync_replicas
 
 
 CONDITIONS: Mapping[str, Condition] = {
@@ -100,7 +73,7 @@ def _in(
     reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> list[DescribeTopicPartitionsResponsePartition]:
     topic = description.topic
-    min_isr = _min_insync_replicas(configs[topic]) if condition in _BY_MIN_ISR else 0
+    min_isr = min_insync_replicas_in(configs[topic]) if condition in _BY_MIN_ISR else 0
     return [
         partition
         for partition in description.metadata.partitions
@@ -115,17 +88,6 @@ def _in(
     ]
 
 
-def min_insync_replicas(admin: Admin, topic: str) -> int:
-    return _min_insync_replicas(admin.describe_topic_configs(topic))
-
-
-def _min_insync_replicas(configs: Sequence[DescribeConfigsResourceResult]) -> int:
-    for entry in configs:
-        if entry.name == "min.insync.replicas" and entry.value is not None:
-            return int(entry.value)
-    raise AssertionError("every topic has a value of min.insync.replicas")
-
-
 def _reassignments(admin: Admin) -> Mapping[TopicPartition, OngoingPartitionReassignment]:
     """Return those of the cluster; none if this user may not know them, as in kafka-topics.sh."""
     from kraft.client import ErrorCode, Refusal
@@ -136,16 +98,6 @@ def _reassignments(admin: Admin) -> Mapping[TopicPartition, OngoingPartitionReas
         if refusal.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
         return {}
-
-
-def reassignment_of(
-    reassignments: Mapping[TopicPartition, OngoingPartitionReassignment],
-    description: TopicDescription,
-    partition: DescribeTopicPartitionsResponsePartition,
-) -> OngoingPartitionReassignment | None:
-    """Return the partition's reassignment, unless it was completed meanwhile."""
-    found = reassignments.get(TopicPartition(description.topic, partition.partition_index))
-    return found if found is not None and found.replicas == partition.replica_nodes else None
 
 
 def _not_default(configs: Sequence[DescribeConfigsResourceResult]) -> dict[str, str | None]:

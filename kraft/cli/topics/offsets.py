@@ -20,9 +20,10 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.partition_choice import chosen_partitions
-from kraft.cli.printing import counted, fail, print_json
+from kraft.cli.printing import fail, print_json
 from kraft.model.errors import KraftError
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.client import Admin, TopicPartition

@@ -9,14 +9,10 @@ from msgspec import Struct
 
 from kraft.cli.topics.partition_files import Assignment
 from kraft.model.ids import TopicPartition
+from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, REPLICA_LISTS
 
 if TYPE_CHECKING:
     from kraft.client import OngoingPartitionReassignment
-
-LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
-REPLICA_LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-"""Topic configs: lists of PARTITION:BROKER, or `*`."""
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

@@ -24,8 +24,8 @@ from kraft.cli.printing import fail, print_json, say
 from kraft.cli.transactions.search import print_transactions, transaction_as_json
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenInPartition
     from kraft.client import Admin
+    from kraft.health.hanging import OpenInPartition
     from kraft.model.ids import TopicPartition
 
 StartOffsetOption = Annotated[
@@ -115,7 +115,7 @@ def _open_transaction(
     admin: Admin, partition: TopicPartition, start_offset: int | None, producer_id: int | None
 ) -> OpenInPartition:
     """Return the open transaction that the options name. Raises KraftError."""
-    from kraft.cli.transactions.hanging import open_transactions
+    from kraft.health.hanging import open_transactions
 
     producers = admin.describe_producers([partition])[partition]
     if isinstance(producers, Exception):
@@ -138,7 +138,7 @@ def _open_transaction(
 
 def _objection(admin: Admin, transaction: OpenInPartition) -> str | None:
     """Return why the transaction does not hang; None if it does."""
-    from kraft.cli.transactions.hanging import coordinated
+    from kraft.health.hanging import coordinated
 
     ids, described = coordinated(admin, [transaction.producer.producer_id])
     transactional_id = ids.get(transaction.producer.producer_id, "")

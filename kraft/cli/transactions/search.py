@@ -22,11 +22,12 @@ from kraft.cli.options import (
     optional_topic_name,
 )
 from kraft.cli.partition_choice import chosen_partitions
-from kraft.cli.printing import counted, fail, print_columns, print_json, say
+from kraft.cli.printing import fail, print_columns, print_json, say
 from kraft.cli.transactions.choice import BrokerIdOption
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenInPartition
+    from kraft.health.hanging import OpenInPartition
 
 _MS_PER_MINUTE: Final = 60_000
 
@@ -54,7 +55,7 @@ def find_hanging(
     Searches one partition, a topic, or all topics. A transaction with HoldsLastStableOffset is the one up to which
     consumers of committed records read its partition. The command that aborts each transaction is printed as well.
     """
-    from kraft.cli.transactions import hanging
+    from kraft.health import hanging
 
     if partition is not None and optional_topic_name(positional, topic) is None:
         raise typer.BadParameter("needs a topic: name one", param_hint="--partition")

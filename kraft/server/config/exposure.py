@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kraft.model.addresses import is_loopback
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.listener_security import ListenerSecurity
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, is_loopback
+from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener
 
 ALLOWED_BY_ENVIRONMENT: Final = "ALLOW_PLAINTEXT_LISTENER"
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kraft.model.addresses import is_loopback
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.properties import Property
-from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, SecurityProtocol, is_loopback
+from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, SecurityProtocol
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.model.addresses import is_loopback
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import CONTROLLER, GRPC, Listener, is_loopback
+from kraft.server.config.values import CONTROLLER, GRPC, Listener
 
 _HOW_TO_AUTHENTICATE: Final = (
     "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore.location and"

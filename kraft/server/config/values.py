@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
 from kraft.model.ids import BrokerId
@@ -57,16 +56,6 @@ class Durability(StrEnum):
 def host_and_port(host: str, port: int) -> str:
     """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether the host is this machine. Names other than localhost are not resolved: they may change."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

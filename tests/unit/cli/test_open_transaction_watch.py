@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from kraft.cli.open_transaction_watch import OpenTransactionWatch
-from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client import KraftError, TopicPartition
+from kraft.health.hanging import OpenInPartition
 from kraft.wire.schema.describe_producers import ProducerState
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.cli.printing import counted, readable_size
+from kraft.model.printable import counted, readable_size
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 
 from kraft.cli.cluster import facts as gathering
 from kraft.cli.cluster import restart_answer
-from kraft.cli.cluster.findings import ClusterFacts
 from kraft.cli.cluster.restart_answer import answer
 from kraft.cli.options import Output
 from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.health.findings import ClusterFacts
 from tests.support.cluster_facts import broker, facts, partition
 from tests.unit.cli.shell import Shell
 

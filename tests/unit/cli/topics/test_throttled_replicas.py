@@ -7,9 +7,6 @@ from hypothesis import strategies as st
 
 from kraft.cli.topics.throttled_replicas import (
     EVERY_REPLICA,
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
-    REPLICA_LISTS,
     PartitionMove,
     brokers_of,
     entries_of,
@@ -21,6 +18,7 @@ from kraft.cli.topics.throttled_replicas import (
     throttled_replicas,
 )
 from kraft.model.ids import TopicPartition
+from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, REPLICA_LISTS
 from kraft.wire.schema.list_partition_reassignments import OngoingPartitionReassignment
 
 BROKERS = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)

@@ -180,7 +180,7 @@ def test_hanging_transactions_are_those_that_no_coordinator_has(kraft: Shell, cl
 def test_a_transaction_that_ends_during_the_search_does_not_hang(
     kraft: Shell, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kraft.cli.transactions import hanging as module
+    from kraft.health import hanging as module
 
     cluster.scripted_producers = {O0: [producer(6, 9)]}
     before = module.hanging_of

@@ -1,4 +1,4 @@
-"""Certificates that expire soon, as this command sees them: those that brokers show, and those of its own files."""
+"""Certificates that expire soon, as a client sees them: those that brokers show, and those of its own files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from kraft.cli.cluster.findings import ExpiringCertificate, listed
+from kraft.health.findings import ExpiringCertificate, listed
 from kraft.server.config.values import GRPC
 from kraft.tls.contexts import client_context
 from kraft.tls.expiry import SOON, stored_certificates

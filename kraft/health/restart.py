@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kraft.cli.cluster.findings import ClusterFacts, is_lagging, listed
-from kraft.cli.printing import counted
-from kraft.cli.topics.description import Shown
+from kraft.health.findings import ClusterFacts, is_lagging, listed
+from kraft.health.partitions import Shown
 from kraft.model.errors import KraftError, Refusal
+from kraft.model.printable import counted
 
 if TYPE_CHECKING:
     from kraft.model.brokers import BrokerDescription

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kraft.cli.cluster.facts import hidden_replicas
-from kraft.cli.cluster.findings import ExpiringCertificate, Finding, Severity, findings, state_of
-from kraft.cli.transactions.hanging import OpenInPartition
 from kraft.client import OngoingPartitionReassignment
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.client.model.errors import AuthenticationFailed
+from kraft.health.facts import hidden_replicas
+from kraft.health.findings import ExpiringCertificate, Finding, Severity, findings, state_of
+from kraft.health.hanging import OpenInPartition
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraft.cli.cluster.restart import Loss, Unknown, Verdict, verdict
 from kraft.client import ErrorCode, OngoingPartitionReassignment, Refusal
 from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.health.restart import Loss, Unknown, Verdict, verdict
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.describe_quorum import QuorumDescription
 from tests.support.cluster_facts import DATA, broker, facts, log_directory, partition, voter

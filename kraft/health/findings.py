@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kraft.cli.broker_answers import why_silent
-from kraft.cli.printing import counted
-from kraft.cli.quorum_words import warned_of
-from kraft.cli.topics.description import Shown, is_at_min_isr, is_unavailable, is_under_min_isr, is_under_replicated
-from kraft.cli.topics.throttled_replicas import REPLICA_LISTS
+from kraft.health.partitions import Shown, is_at_min_isr, is_unavailable, is_under_min_isr, is_under_replicated
+from kraft.health.quorum_words import warned_of
+from kraft.health.silence import why_silent
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.groups import MANY_REBALANCES, REBALANCES_WITHIN_MS
+from kraft.model.printable import counted
+from kraft.model.throttled_replicas import REPLICA_LISTS
 
 if TYPE_CHECKING:
-    from kraft.cli.transactions.hanging import OpenInPartition
+    from kraft.health.hanging import OpenInPartition
     from kraft.model.brokers import BrokerDescription
     from kraft.model.describe_quorum import QuorumDescription, QuorumMember
     from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
