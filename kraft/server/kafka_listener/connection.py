@@ -153,7 +153,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._is_over:
             self._used_at_s = self._loop.time()
             self.received_bytes += nbytes
-            self._stages.arrived()
+            self._stages.arrived_s = perf_counter()
             if self._buffer.received(nbytes):
                 self._take_frames()
 

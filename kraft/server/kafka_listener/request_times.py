@@ -13,18 +13,24 @@ from msgspec import Struct
 KEYS: Final = 256
 """The lower byte of an API's key: all keys are below it."""
 
-_STEPS_PER_S: Final = 2_000
+STEPS_PER_S: Final = 2_000
 
-DURATIONS_S_MAX: Final = tuple((1 << exponent) / _STEPS_PER_S for exponent in range(17))
+DURATIONS_S_MAX: Final = tuple((1 << exponent) / STEPS_PER_S for exponent in range(17))
 """Requests are counted by these durations, from 0.5 ms to 32 s: each is twice the one before."""
+
+
+_PLACES: Final = 64
+"""No duration is beyond the last one, so that counting it needs no comparison."""
 
 
 class ApiTimes:
     """Times of the requests of one API."""
 
-    __slots__ = ("count", "durations", "local_s", "queue_s", "remote_s", "send_s", "throttle_s")
+    __slots__ = ("count", "durations", "key", "local_s", "queue_s", "remote_s", "send_s", "throttle_s")
 
-    def __init__(self) -> None:
+    def __init__(self, key: int = 0) -> None:
+        self.key = key
+        """The lower byte of its key in Kafka's protocol."""
         self.count = 0
         self.queue_s = 0.0
         """Time from their arrival until they were begun."""
@@ -36,21 +42,19 @@ class ApiTimes:
         """Time that their clients were to wait, because they used more than their quotas."""
         self.send_s = 0.0
         """Time from then on until their responses were written."""
-        self.durations = [0] * (len(DURATIONS_S_MAX) + 1)
-        """How many were answered within each of DURATIONS_S_MAX and not within the one before; then those that took
-        longer. From arrival to answer.
+        self.durations = [0] * _PLACES
+        """How many were answered within each of DURATIONS_S_MAX, and then within their doubles, and not within the one
+        before. From arrival to answer.
         """
 
     def answered(self, duration_s: float) -> None:
-        self.durations[min(int(duration_s * _STEPS_PER_S).bit_length(), len(DURATIONS_S_MAX))] += 1
+        self.durations[int(duration_s * STEPS_PER_S).bit_length()] += 1
 
 
 class TimedRequest(Struct, gc=False):
     """A request that was begun. Changed as it goes on: there is one for each request, and no time for several."""
 
-    key: int
-    """The lower byte of its API's key."""
-
+    times: ApiTimes
     size_bytes: int
     queue_s: float
     local_s: float
@@ -70,7 +74,7 @@ class RequestTimes:
     """Times by the key of the API."""
 
     def __init__(self) -> None:
-        self.by_key: Final = tuple(ApiTimes() for _ in range(KEYS))
+        self.by_key: Final = tuple(ApiTimes(key) for key in range(KEYS))
 
 
 class CallTimes:

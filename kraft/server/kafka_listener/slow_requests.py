@@ -34,7 +34,7 @@ class SlowRequestLog:
 
     def note(self, client: ClientConnection, request: TimedRequest, now_s: float) -> None:
         """Log a request whose response was sent, if the node was slow. `client` is the one that sent it."""
-        if request.local_s + (0 if request.key in _ASK_TO_WAIT else request.remote_s) < self._least_s:
+        if request.local_s + (0 if request.times.key in _ASK_TO_WAIT else request.remote_s) < self._least_s:
             return
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s, self._logged = now_s, 0
@@ -45,7 +45,7 @@ class SlowRequestLog:
         self._logged, self._not_logged = self._logged + 1, 0
         log.warning(
             "request answered slowly",
-            api=api_name(request.key),
+            api=api_name(request.times.key),
             client_id=client.client_id,
             principal=client.principal,
             peer=client.address,

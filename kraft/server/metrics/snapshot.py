@@ -71,10 +71,11 @@ class Snapshot:
     def add_histogram(self, metric: Metric, counts: Sequence[int], total: float, *labels: str) -> None:
         """`counts` has the number of events within each bound and not within the one before, then of those above."""
         within = 0
-        for bound, count in zip((*map(str, metric.bounds), "+Inf"), counts, strict=True):
+        for bound, count in zip(metric.bounds, counts, strict=False):
             within += count
-            self.add_labelled(metric, within, (*labels, bound))
-        self.add_summary(metric, within, total, *labels)
+            self.add_labelled(metric, within, (*labels, str(bound)))
+        self.add_labelled(metric, sum(counts), (*labels, "+Inf"))
+        self.add_summary(metric, sum(counts), total, *labels)
 
     @property
     def has_to_rest(self) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.clients import ClientConnection
-from kraft.server.kafka_listener.request_times import TimedRequest
+from kraft.server.kafka_listener.request_times import ApiTimes, TimedRequest
 from kraft.server.kafka_listener.slow_requests import LINES_MAX, PERIOD_S, SlowRequestLog
 from kraft.wire.api_keys import ApiKey
 from tests.unit.server.kafka_listener.served import PATIENT, Served, run
@@ -40,7 +40,7 @@ def noted(slow: SlowRequestLog, key: int, local_s: float, remote_s: float, count
     with capture_logs() as lines:
         for _ in range(count):
             request = TimedRequest(
-                key=key,
+                times=ApiTimes(key),
                 size_bytes=300,
                 queue_s=0.02,
                 local_s=local_s,
