@@ -26,8 +26,7 @@ def _anchors() -> set[str]:
 
 
 def _sources() -> str:
-    folders = [ROOT / "kraft" / each for each in ("cli", "server", "quorum", "rpc")]
-    return "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    return "\n".join(path.read_text() for path in (ROOT / "kraft").rglob("*.py") if path.parent.name != "pb")
 
 
 def test_each_alert_points_to_a_section_and_is_named_there() -> None:
