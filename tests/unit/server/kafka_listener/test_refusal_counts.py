@@ -109,3 +109,16 @@ def test_bytes_of_strangers_are_counted_until_they_log_in() -> None:
         assert served.listener.stranger_bytes == 4 + len(b"hello, it is me")
 
     run(test, replace(HASTY, connection=PATIENT.connection))
+
+
+def test_bytes_of_strangers_that_never_log_in_are_counted_when_they_leave() -> None:
+    async def test(served: Served) -> None:
+        served.requests.is_trusted = False
+        client = await served.client()
+        client.writer.write(b"\0\0\0\x64 the rest does not come")
+        await client.writer.drain()
+        await served.until(lambda: served.listener.memory.strangers.held_bytes > 0)
+        client.writer.close()
+        await served.until(lambda: served.listener.stranger_bytes == len(b"\0\0\0\x64 the rest does not come"))
+
+    run(test, replace(HASTY, connection=PATIENT.connection))
