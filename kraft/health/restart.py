@@ -3,6 +3,7 @@
 A restart is safe if, without these nodes, each partition has a leader and as many replicas in sync as
 min.insync.replicas asks for, and the controllers have a majority. A broker counts as away before the controller says
 so: while it shuts down, and if it does not answer, because its session and its place in ISRs outlast it by seconds.
+One whose disk is full can lead, and does not count for the minimum.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     replicas: int
     """Partitions with a replica on these nodes, each counted once for each replica."""
 
+    below: int
+    """Partitions with a replica on these nodes that have fewer in sync than min.insync.replicas without them."""
+
     @property
     def is_safe(self) -> bool:
         return not self.partitions and not self.controllers
@@ -78,11 +82,13 @@ def verdict(facts: ClusterFacts, node_ids: Collection[int]) -> Verdict:
     _check_complete(restarting, held)
     away = {each.broker_id for each in facts.brokers if _is_away(each, facts)}.union(node_ids)
     serving = {each.broker_id for each in restarting if not each.fenced}
+    full = set(_full(facts))
     return Verdict(
-        partitions=[loss for each in held if (loss := _loss(each, serving, away)) is not None],
+        partitions=[loss for each in held if (loss := _loss(each, serving, away, full)) is not None],
         controllers=list(_of_controllers(facts, node_ids)),
         notes=list(_notes(facts, node_ids, held)),
         replicas=sum(each.replicas for each in restarting),
+        below=sum(len(_left(each, away.union(full))) < each.min_insync_replicas for each in held),
     )
 
 
@@ -106,22 +112,36 @@ def _is_silent(broker_id: int, facts: ClusterFacts) -> bool:
     return isinstance(outcome, KraftError) and not isinstance(outcome, Refusal)
 
 
-def _loss(shown: Shown, serving: Collection[int], away: Collection[int]) -> PartitionLoss | None:
+def _full(facts: ClusterFacts) -> Iterator[int]:
+    """Yield the brokers that refuse appends: with the next record, they are no longer in sync."""
+    for broker_id, outcome in facts.directories.items():
+        if not isinstance(outcome, KraftError) and any(each.reason and not each.error_code for each in outcome):
+            yield broker_id
+
+
+def _left(shown: Shown, away: Collection[int]) -> set[int]:
+    """Return who is in sync and stays."""
+    return set(shown.partition.isr_nodes).difference(away, shown.partition.offline_replicas)
+
+
+def _loss(shown: Shown, serving: Collection[int], away: Collection[int], full: Collection[int]) -> PartitionLoss | None:
     """Return what the partition would lose; None if nothing, also if the `serving` nodes do not hold it up now."""
     state = shown.partition
     in_sync, eligible = set(state.isr_nodes), set(state.eligible_leader_replicas or ())
     if in_sync.union(eligible).isdisjoint(serving):
         return None
-    unusable = {*away, *state.offline_replicas}
-    left = len(in_sync - unusable)
-    if not left and eligible <= unusable:
+    left = _left(shown, away)
+    if not left and eligible <= {*away, *state.offline_replicas}:
         others = sorted((in_sync | eligible).difference(serving))
         why = f"broker {listed(others)} would have to lead, and is not there" if others else "no other is in sync"
         return _partition_loss(shown, Loss.LEADER, f"would have no leader: {why}")
-    if in_sync.isdisjoint(serving) or left >= shown.min_insync_replicas:
+    refusing, minimum = left.intersection(full), shown.min_insync_replicas
+    many = len(left) - len(refusing)
+    if in_sync.isdisjoint(serving) or many >= minimum:
         return None
-    already = "" if len(in_sync) >= shown.min_insync_replicas else "; it is below already"
-    what = f"would have {left} in sync, below min.insync.replicas={shown.min_insync_replicas}{already}"
+    without = f" besides broker {listed(sorted(refusing))}, which refuses appends" if refusing else ""
+    already = "" if len(in_sync) >= minimum else "; it is below already"
+    what = f"would have {many} in sync{without}, below min.insync.replicas={minimum}{already}"
     return _partition_loss(shown, Loss.MIN_ISR, what)
 
 

@@ -45,8 +45,8 @@ def _print(nodes: Sequence[int], found: Verdict) -> None:
     subject = f"Node {nodes[0]}" if len(nodes) == 1 else f"Nodes {listed(nodes)}"
     together = " together" if len(nodes) > 1 else ""
     if found.is_safe:
-        kept = f" {counted(found.replicas, 'replica')} here: each partition keeps a leader and its minimum in sync."
-        print(f"{subject} may be restarted{together}:{kept if found.replicas else ' no replica is here.'}")
+        here = f"{counted(found.replicas, 'replica')} here: {_kept(found)}" if found.replicas else "no replica is here"
+        print(f"{subject} may be restarted{together}: {here}.")
     else:
         print(f"{subject} should not be restarted{together} now: {', and '.join(_summary(found))}.")
     for reason in found.controllers:
@@ -58,6 +58,12 @@ def _print(nodes: Sequence[int], found: Verdict) -> None:
         print(f"and {counted(more, 'partition')} more: see --output json")
     for note in found.notes:
         print(f"Note: {note}.")
+
+
+def _kept(found: Verdict) -> str:
+    if not found.below:
+        return "each partition keeps a leader and its minimum in sync"
+    return f"nothing gets worse, but {counted(found.below, 'partition')} below min.insync.replicas already"
 
 
 def _summary(found: Verdict) -> Iterator[str]:
@@ -78,4 +84,5 @@ def _as_json(nodes: Sequence[int], found: Verdict) -> dict[str, Any]:
         "controllers": found.controllers,
         "notes": found.notes,
         "replicas": found.replicas,
+        "below_min_isr": found.below,
     }

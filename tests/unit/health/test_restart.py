@@ -17,6 +17,7 @@ from tests.support.cluster_facts import DATA, broker, facts, log_directory, part
 SILENT = NoBrokerReachable({"b:9094": "no answer"}, 1_500)
 REFUSING = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed")
 ANSWERED = [log_directory(DATA)]
+FAILED_ALONE = [log_directory(DATA), log_directory("/b", ErrorCode.KAFKA_STORAGE_ERROR, "gone")]
 
 MOVING_TO_4 = OngoingPartitionReassignment(
     partition_index=0, replicas=(1, 2, 3, 4), adding_replicas=(4,), removing_replicas=(3,)
@@ -40,6 +41,10 @@ def quorum(*voters: Any, leader: int = 1) -> QuorumDescription:
 
 def silent(broker_id: int, outcome: object = SILENT) -> dict[int, object]:
     return {each: ANSWERED if each != broker_id else outcome for each in (1, 2, 3)}
+
+
+def full(broker_id: int) -> dict[int, object]:
+    return silent(broker_id, [log_directory(DATA, reason="the disk of /data is full")])
 
 
 TWO_LEFT = quorum(voter(1), voter(2), voter(3, unreachable=True))
@@ -84,6 +89,9 @@ LAGGING_APART = quorum(
         ),
         pytest.param(2, {"directories": silent(2)}, id="it does not answer itself, and others have everything"),
         pytest.param(1, {"directories": silent(2, REFUSING)}, id="another refuses this command: so it runs"),
+        pytest.param(3, {"directories": full(3)}, id="its own disk is full"),
+        pytest.param(1, {"directories": full(3), "partitions": [partition(min_isr=1)]}, id="one is left besides it"),
+        pytest.param(1, {"directories": silent(3, FAILED_ALONE)}, id="the failed directory of another one is empty"),
         pytest.param(3, {"quorum": TWO_LEFT}, id="its controller is away already"),
         pytest.param(3, {"quorum": TWO_AND_A_LEARNER}, id="its controller does not count yet"),
         pytest.param(3, {"quorum": APART}, id="controllers are elsewhere"),
@@ -154,6 +162,11 @@ def test_a_restart_is_safe(node_id: int, changes: dict[str, Any]) -> None:
         pytest.param(
             1, {"directories": silent(2), "partitions": [partition(isr=(1, 2), min_isr=1)]}, Loss.LEADER,
             "would have no leader: broker 2 would have to lead, and is not there", id="the other one does not answer",
+        ),
+        pytest.param(
+            1, {"directories": full(3)}, Loss.MIN_ISR,
+            "would have 1 in sync besides broker 3, which refuses appends, below min.insync.replicas=2",
+            id="the disk of another one is full",
         ),
         pytest.param(
             1, {"partitions": [partition(isr=(1, 2), offline=(2,), min_isr=1)]}, Loss.LEADER,

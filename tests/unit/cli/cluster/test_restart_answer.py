@@ -11,8 +11,10 @@ from kraft.cli.cluster.restart_answer import answer
 from kraft.cli.options import Output
 from kraft.client.cluster.any_broker import NoBrokerReachable
 from kraft.health.findings import ClusterFacts
-from tests.support.cluster_facts import broker, facts, partition
+from tests.support.cluster_facts import broker, facts, log_directory, partition
 from tests.unit.cli.shell import Shell
+
+FULL = [log_directory("/data", reason="the disk of /data is full")]
 
 
 @pytest.fixture(name="found")
@@ -51,6 +53,27 @@ def test_a_safe_restart_is_one_line_and_notes(capsys: pytest.CaptureFixture[str]
             "Note: node 1 is the active controller: another one takes over.",
         ],
         "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("node_id", "changes", "many"),
+    [
+        (3, {"brokers": [broker(1), broker(2, fenced=True), broker(3, fenced=True)]}, "1 partition"),
+        (3, {"partitions": [partition(0, isr=(1, 2))], "directories": {2: FULL}}, "1 partition"),
+        (3, {"partitions": [partition(each, isr=(1,), elr=(3,)) for each in (0, 1)]}, "2 partitions"),
+    ],
+    ids=["it is fenced, and so is another", "it is not in sync, and another's disk is full", "it is eligible"],
+)
+def test_who_is_missed_by_nobody_is_not_said_to_leave_a_minimum_in_sync(
+    capsys: pytest.CaptureFixture[str], found: dict[str, Any], node_id: int, changes: dict[str, Any], many: str
+) -> None:
+    found |= changes
+    code, lines, _ = answered(capsys, node_id)
+    here = "1 replica here: nothing gets worse"
+    assert (code, lines[0]) == (
+        0,
+        f"Node {node_id} may be restarted: {here}, but {many} below min.insync.replicas already.",
     )
 
 
