@@ -90,10 +90,12 @@ class HttpListener:
         self._connections[connection] = None
         if len(self._connections) <= CONNECTIONS_MAX:
             return
-        # One that waits for a request goes first, and the new one only if all others are being answered.
-        idle = next(each for each in self._connections if not each.is_answering)
-        del self._connections[idle]
-        idle.abort()
+        # One that waits for a request goes first. If all others are being answered, the oldest one goes: those that
+        # read slowly must not keep a probe away, for which this node would be ended.
+        others = [each for each in self._connections if each is not connection]
+        leaving = next((each for each in others if not each.is_answering), others[0])
+        del self._connections[leaving]
+        leaving.abort()
 
     def closed(self, connection: HttpConnection) -> None:
         self._connections.pop(connection, None)

@@ -32,8 +32,17 @@ async def _broken(_: Request) -> Response:
     raise RuntimeError("a mistake")
 
 
-async def _hanging(_: Request) -> Response:
-    await asyncio.sleep(3_600)
+_hang: list[Request] = []
+_ended: list[Request] = []
+"""Requests that were not answered, as they begin and as they are given up."""
+
+
+async def _hanging(request: Request) -> Response:
+    _hang.append(request)
+    try:
+        await asyncio.sleep(3_600)
+    finally:
+        _ended.append(request)
     raise AssertionError("it was cancelled")
 
 
@@ -145,6 +154,19 @@ def test_a_head_that_does_not_arrive_ends_the_connection(
         assert not _rest(client)
 
 
+@pytest.mark.parametrize("sent", [(_get("/said"), b"GET /sa"), (_get("/said") + b"GET /sa",)], ids=["later", "at once"])
+def test_a_later_head_that_does_not_arrive_ends_the_connection_too(
+    port: int, sent: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_S_MAX", 0.5)
+    with _connect(port) as client:
+        client.sendall(sent[0])
+        assert b" 200 OK" in client.recv(1 << 16)
+        for more in sent[1:]:
+            client.sendall(more)
+        assert b" 200 OK" not in _rest(client)
+
+
 def test_scrapers_that_never_read_are_closed_and_others_are_answered(
     serving: HttpListener, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +191,16 @@ def test_a_scraper_that_reads_a_little_at_a_time_is_closed_too(
             return not client.recv(64 * 1024) or not serving.connection_count
 
         until(is_closed, "the connection is still open", deadline_s=WAIT_S / 2)
+
+
+def test_connections_that_are_all_being_answered_keep_no_probe_away(port: int) -> None:
+    with ExitStack() as open_ones:
+        before, ended = len(_hang), len(_ended)
+        for _ in range(CONNECTIONS_MAX):
+            open_ones.enter_context(_connect(port)).sendall(_get("/hanging"))
+        until(lambda: len(_hang) == before + CONNECTIONS_MAX, "not all of them are being answered")
+        assert b" 200 OK" in _answered(port, _get("/said", "Connection: close"))
+        until(lambda: len(_ended) == ended + 1, "the work for a connection that was closed goes on")
 
 
 def test_of_too_many_connections_the_oldest_that_waits_goes(port: int) -> None:
