@@ -78,8 +78,9 @@ class VoterStatus(Struct, frozen=True, kw_only=True):
 class QuorumStatus(Struct, frozen=True, kw_only=True):
     """Status of the quorum. `leader_id` is None while no leader is known.
 
-    `fetch_timeout_ms`: a voter of which the leader has heard nothing for longer is out of its reach. `voted_for`: the
-    voter that the answering one voted for in this term; None: it did not vote.
+    `fetch_timeout_ms`: a voter of which the leader has heard nothing for longer is out of its reach. `running_ms`: time
+    since the answering voter began; it may have heard nothing of another one in all of it. `voted_for`: the voter that
+    the answering one voted for in this term; None: it did not vote.
     """
 
     leader_id: int | None
@@ -87,6 +88,7 @@ class QuorumStatus(Struct, frozen=True, kw_only=True):
     commit_index: int
     voters: tuple[VoterStatus, ...]
     fetch_timeout_ms: int = 1_000
+    running_ms: int = 0
     voted_for: int | None = None
 
 

@@ -76,6 +76,7 @@ class RaftQuorum:
         self.service = RaftService(config, security, self._greetings, self.counts)
         self._config = config
         self._resources = resources
+        self._began_ms = resources.clock.monotonic_ms()
         self._listener = listener
         self._fatal = fatal
         self._opened: tuple[QuorumJournal, Membership] | None = None
@@ -248,6 +249,7 @@ class RaftQuorum:
             commit_index=self.commit_index,
             voters=tuple(self._describe_voter(voter) for voter in sorted(self._config.voters)),
             fetch_timeout_ms=self._config.fetch_timeout_range_ms[1],
+            running_ms=self._resources.clock.monotonic_ms() - self._began_ms,
             voted_for=None if self._parts is None else self._parts.journal.getVotedForNodeId(),
         )
 

@@ -130,7 +130,9 @@ VOTER_LAG: Final = gauge(
     "voter",
 )
 VOTER_SILENCE: Final = gauge(
-    "kraft_quorum_voter_silence_seconds", "Time since the leader heard from a voter. Of the leader only.", "voter"
+    "kraft_quorum_voter_silence_seconds",
+    "Time since the leader heard from a voter; if it never did, since the leader's process began. Of the leader only.",
+    "voter",
 )
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -223,5 +225,6 @@ def collect_quorum(status: QuorumStatus, node_id: int, snapshot: Snapshot) -> No
         if voter.node_id != node_id:
             if voter.match_index >= 0:
                 snapshot.add(VOTER_LAG, max(0, ends[node_id] - voter.match_index), str(voter.node_id))
-            if voter.heard_ms_ago >= 0:
-                snapshot.add(VOTER_SILENCE, voter.heard_ms_ago / 1_000, str(voter.node_id))
+            # One that was never heard is no less silent: it may have been away before this voter began.
+            silent_ms = voter.heard_ms_ago if voter.heard_ms_ago >= 0 else status.running_ms
+            snapshot.add(VOTER_SILENCE, silent_ms / 1_000, str(voter.node_id))

@@ -34,7 +34,7 @@ OFFLINE_REPLICAS: Final = gauge(
 )
 UNDER_REPLICATED: Final = gauge(
     "kafka_server_replicamanager_underreplicatedpartitions",
-    "Partitions that this broker leads and whose ISR lacks a replica.",
+    "Partitions that this broker leads and whose ISR lacks a replica, besides those that a reassignment adds.",
     jmx=f"{_MANAGER}UnderReplicatedPartitions",
 )
 UNDER_MIN_ISR: Final = gauge(
@@ -169,7 +169,8 @@ METRICS: Final[tuple[Metric, ...]] = (
 
 
 def is_under_replicated(state: PartitionImage) -> bool:
-    return len(state.isr) < len(state.replicas)
+    """Return whether the ISR lacks a replica, besides those that a reassignment adds. Source: Kafka's Partition."""
+    return len(state.isr) < len(state.original_replicas)
 
 
 def is_at_min_isr(state: PartitionImage, min_insync_replicas: int) -> bool:

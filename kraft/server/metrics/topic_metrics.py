@@ -75,7 +75,7 @@ IN_SYNC: Final = _of_partition(
 )
 UNDER_REPLICATED: Final = _of_partition(
     "kafka_cluster_partition_underreplicated",
-    "1 for a partition that this broker leads and whose ISR lacks a replica.",
+    "1 for a partition that this broker leads and whose ISR lacks a replica, besides those that a reassignment adds.",
     f"{_PARTITION}UnderReplicated",
 )
 UNDER_MIN_ISR: Final = _of_partition(
@@ -173,11 +173,11 @@ def _collect_partition(partition: Partition, state: PartitionImage | None, snaps
     snapshot.add_labelled(LOG_END, log.log_end_offset, labels)
     if leader is None or state is None:
         return
-    replicas, in_sync, lacks_replica = len(state.replicas), len(state.isr), is_under_replicated(state)
+    replicas, in_sync = len(state.replicas), len(state.isr)
     for metric, value in (
-        (REPLICAS, replicas),
+        (REPLICAS, len(state.original_replicas)),
         (IN_SYNC, in_sync),
-        (UNDER_REPLICATED, lacks_replica),
+        (UNDER_REPLICATED, is_under_replicated(state)),
         (UNDER_MIN_ISR, leader.below_minimum_isr),
         (AT_MIN_ISR, is_at_min_isr(state, log.config.min_insync_replicas)),
         (CURRENT_OFFSET, leader.high_watermark),
@@ -186,6 +186,7 @@ def _collect_partition(partition: Partition, state: PartitionImage | None, snaps
         (TOPIC_PREFERRED, state.replicas[0] == leader.broker_id),
         (TOPIC_REPLICAS, replicas),
         (TOPIC_IN_SYNC, in_sync),
-        (TOPIC_UNDER_REPLICATED, lacks_replica),
+        # As kafka_exporter has it, which knows nothing of reassignments.
+        (TOPIC_UNDER_REPLICATED, in_sync < replicas),
     ):
         snapshot.add_labelled(metric, value, labels)

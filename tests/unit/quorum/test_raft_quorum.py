@@ -184,6 +184,7 @@ def test_the_leader_describes_every_voter(tmp_path: Path) -> None:
         assert status.commit_index >= index
         assert [voter.node_id for voter in status.voters] == [1, 2, 3]
         assert all(0 <= voter.heard_ms_ago < 1000 for voter in status.voters)
+        assert all(voter.heard_ms_ago <= status.running_ms for voter in status.voters)
 
     play(tmp_path, scene)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kraft.metadata.change_counts import is_unclean
 from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.quorum.port import QuorumStatus, VoterStatus
@@ -53,7 +55,7 @@ def _status(leader_id: int | None) -> QuorumStatus:
         VoterStatus(node_id=2, match_index=70, heard_ms_ago=1_500),
         VoterStatus(node_id=3, match_index=-1, heard_ms_ago=-1),
     )
-    return QuorumStatus(leader_id=leader_id, term=4, commit_index=80, voters=voters)
+    return QuorumStatus(leader_id=leader_id, term=4, commit_index=80, voters=voters, running_ms=40_000)
 
 
 def test_the_leader_of_the_quorum_knows_what_the_other_voters_lack() -> None:
@@ -61,8 +63,8 @@ def test_the_leader_of_the_quorum_knows_what_the_other_voters_lack() -> None:
     controller_metrics.collect_quorum(_status(1), 1, snapshot)
     assert _labelled(snapshot, controller_metrics.STATE) == {("leader",): 1}
     assert _labelled(snapshot, controller_metrics.VOTER_LAG) == {("2",): 20}
-    # Of the third one it has not heard yet.
-    assert _labelled(snapshot, controller_metrics.VOTER_SILENCE) == {("2",): 1.5}
+    # The third one it has never heard.
+    assert _labelled(snapshot, controller_metrics.VOTER_SILENCE) == {("2",): 1.5, ("3",): 40}
     raft = "kafka_server_raftmetrics"
     found = _values(snapshot)
     assert [found[f"{raft}_{each}"] for each in ("current_leader", "current_epoch")] == [1, 4]
@@ -109,3 +111,9 @@ async def test_a_transaction_to_which_nobody_has_written_for_long_is_late(tmp_pa
         await replica_metrics.collect_replicas(broker.partitions, cluster(1), snapshot, late_before_ms)
         name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
         assert _values(snapshot)[name] == late
+
+
+def test_a_replica_that_a_reassignment_adds_is_not_missed() -> None:
+    state = partition(with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2]))
+    assert replica_metrics.is_under_replicated(state)
+    assert not replica_metrics.is_under_replicated(replace(state, adding_replicas=(BrokerId(3),)))
