@@ -119,12 +119,14 @@ class LagTracker:
             del self._readers[place]
             self._ends.pop(place, None)
 
-    def forget(self, shard: int) -> None:
-        """Forget the groups of a shard that another broker has now."""
+    def forget(self, shard: int) -> Iterator[None]:
+        """Forget the groups of a shard that another broker has now, and yield after each partition."""
         self._seen.pop(shard, None)
+        # Out of reach at once: what is noted of the shard from now on is new.
         windows = self._windows.pop(shard, {})
         for key in list(windows):
             self._drop(windows, key)
+            yield
 
     @property
     def shards(self) -> frozenset[int]:

@@ -53,9 +53,10 @@ class GroupLags:
 
     async def look(self) -> None:
         tracker, committed = self._tracker, self._groups.committed()
-        for gone in tracker.shards - committed.keys():
-            tracker.forget(gone)
         turns = Turns(AT_ONCE)
+        for gone in tracker.shards - committed.keys():
+            for _ in tracker.forget(gone):
+                await turns.done()
         for shard, groups in committed.items():
             for _ in tracker.note_commits(shard, groups.offsets.groups):
                 await turns.done()

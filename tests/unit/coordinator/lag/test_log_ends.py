@@ -40,6 +40,7 @@ def test_a_log_that_rested_says_when_its_next_record_came() -> None:
 def test_a_log_that_lost_records_forgets_when_these_came() -> None:
     ends = ends_of((0, 100), (10_000, 200), (20_000, 150), (30_000, 160))
     assert ends.behind(Offset(155), 30_000) == Behind(5_000, is_at_least=False)
+    assert ends.behind(Offset(120), 30_000) == Behind(22_000, is_at_least=False)
     assert ends.end == 160
 
 

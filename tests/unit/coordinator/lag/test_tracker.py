@@ -59,6 +59,13 @@ def test_a_commit_has_the_lag_of_the_end_that_was_known_then() -> None:
     assert found.completeness == 2 / COMMITS_KEPT
 
 
+def test_the_end_of_a_log_that_nobody_reads_is_not_remembered() -> None:
+    lags, groups = LagTracker(), groups_of()
+    end_at(lags, [(ORDERS, Offset(15))], 0)
+    looked(lags, groups)
+    assert lag_in(lags, groups).lag is None
+
+
 def test_without_the_end_of_the_log_nothing_is_claimed() -> None:
     lags, groups = LagTracker(), groups_of()
     looked(lags, groups)
@@ -129,7 +136,7 @@ def test_a_shard_that_is_forgotten_in_the_middle_of_a_look_leaves_nothing() -> N
     lags = LagTracker()
     steps = lags.note_commits(7, groups_of("audit", before=groups_of("billing")))
     next(steps)
-    lags.forget(7)
+    deque(lags.forget(7))
     assert list(steps) == []
     assert not lags.watched()
     assert not lags.shards
@@ -172,7 +179,7 @@ class Lags(RuleBasedStateMachine):
 
     @rule(shard=shards)
     def forget(self, shard: int) -> None:
-        self.lags.forget(shard)
+        deque(self.lags.forget(shard))
         self.seen[shard], self.looked[shard] = {}, {}
 
     @invariant()

@@ -122,6 +122,19 @@ async def test_a_shard_that_is_loaded_again_has_no_new_commits(tmp_path: Path) -
         assert told.completeness == 0.1
 
 
+async def test_a_shard_that_is_gone_is_forgotten_in_turns(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        looks = Looks(broker)
+        for number in range(2 * group_lags.AT_ONCE):
+            await commit(broker, 1, group_id=f"group-{number}")
+        await looks.lags.look()
+        follow(broker.partition, epoch=2)
+        await settle()
+        async with TurnCounter() as counter:
+            await looks.lags.look()
+        assert counter.turns >= 2
+
+
 async def test_many_groups_are_looked_at_and_told_of_in_turns(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         looks = Looks(broker)
