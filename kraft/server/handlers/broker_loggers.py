@@ -29,6 +29,8 @@ from kraft.wire.schema.incremental_alter_configs import (
 )
 
 log = structlog.get_logger()
+_OWN: Final = logging.getLogger(__name__)
+"""The logger that decides whether what this module logs is heard."""
 
 LEVELS: Final[Mapping[str, int]] = {
     "TRACE": logging.DEBUG,
@@ -103,9 +105,19 @@ def _altered(resources: Sequence[AlterConfigsResource], node_id: int, *, validat
             continue
         refusals.append(None)
         for name, level in {} if validate_only else levels.items():
-            _logger(name).setLevel(level)
-            log.info("logger level changed", logger=name, level=_NAMES.get(level, "that of the logger above"))
+            _change(name, level)
     return refusals
+
+
+def _change(name: str, level: int) -> None:
+    facts = {"logger": name, "level": _NAMES.get(level, "that of the logger above")}
+    was_heard = _OWN.isEnabledFor(logging.INFO)
+    if was_heard:
+        # Before: afterwards this line may be among those that are silenced.
+        log.info("logger level changed", **facts)
+    _logger(name).setLevel(level)
+    if not was_heard:
+        log.info("logger level changed", **facts)
 
 
 def _check_broker(name: str, node_id: int) -> None:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kraft.model.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.handlers import broker_loggers
 from kraft.server.handlers.broker_loggers import altering, described
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
@@ -155,3 +157,24 @@ async def test_a_refused_resource_changes_nothing_and_validation_neither() -> No
 def test_another_broker_is_not_described() -> None:
     with pytest.raises(Refusal, match="this is broker 3"):
         list(described("4", BROKER))
+
+
+async def test_who_silences_the_log_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    class Log:
+        def info(self, event: str, **facts: str) -> None:
+            if logging.getLogger(MODULE).isEnabledFor(logging.INFO):
+                written.append((event, facts["logger"], facts["level"]))
+
+    monkeypatch.setattr(broker_loggers, "log", Log())
+    await altered(of_loggers(alteration("root", "FATAL")))
+    await altered(of_loggers(alteration(MODULE, "DEBUG")))
+    await altered(of_loggers(alteration(MODULE, None, ConfigOperation.DELETE)))
+    await altered(of_loggers(alteration("root", "INFO")))
+    assert written == [
+        ("logger level changed", "root", "FATAL"),
+        ("logger level changed", MODULE, "DEBUG"),
+        ("logger level changed", MODULE, "that of the logger above"),
+        ("logger level changed", "root", "INFO"),
+    ]
