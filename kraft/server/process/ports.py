@@ -35,6 +35,8 @@ def why_not_free(host: str, port: int) -> str | None:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         return f"the host name cannot be resolved ({error.strerror})"
+    except UnicodeError:
+        return "the host name is invalid: its parts have 1 to 63 characters"
     reasons = [_why_not_bound(family, address) for family, _, _, _, address in found]
     if _IN_USE in reasons:
         return _IN_USE

@@ -30,6 +30,11 @@ def test_a_host_name_that_cannot_be_resolved_is_named() -> None:
     assert "the host name cannot be resolved" in (why_not_free("no-such-host.invalid", 9094) or "")
 
 
+@pytest.mark.parametrize("host", ["a..b", 64 * "x"])
+def test_a_host_name_that_no_machine_can_have_is_named(host: str) -> None:
+    assert "the host name is invalid" in (why_not_free(host, 9094) or "")
+
+
 def test_the_listener_the_address_and_the_file_are_named(tmp_path: Path) -> None:
     with ReservedPorts(2) as (grpc_port, controller_port):
         plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
