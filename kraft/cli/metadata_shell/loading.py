@@ -56,13 +56,14 @@ def load(directory: Path) -> LoadedMetadata:
 def _load(folder: Path) -> LoadedMetadata:
     # Those of the controller, and the snapshots that a broker writes for its own next start.
     disk, folders = RealDisk(), [folder, *(each for each in sorted(folder.rglob("*")) if each.is_dir())]
-    snapshot = _latest_snapshot(disk, folders)
+    # The journal first: if a segment of it is removed for a newer snapshot, it is missed, and all is looked up again.
     paths = [
         path
         for each in folders
         if each.name == journal_segments.DIRECTORY_NAME
         for path in journal_segments.segment_paths(each.parent, disk)
     ]
+    snapshot = _latest_snapshot(disk, folders)
     if snapshot is None and not paths:
         raise NoMetadata(f"{folder} has neither a journal nor a snapshot")
     replayed, index = ReplayedImage(), 0

@@ -30,7 +30,7 @@ from kraft.quorum import command, journal_format
 from kraft.quorum.command import NO_OP, REGULAR, CommandKind, EntryCommand
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.journal_segments import segment_name
-from kraft.quorum.snapshots import SnapshotId, SnapshotStore
+from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import encode_records
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_snapshots import encode_image
@@ -141,6 +141,32 @@ def test_a_gap_between_snapshot_and_journal_is_corruption(log_directory: Path) -
     journal.write_bytes(header + journal_format.encode_frame(len(header), entries))
     with pytest.raises(Corruption, match="entry 1 is missing, the next one is 5"):
         load(log_directory)
+
+
+def test_a_node_that_removes_entries_for_a_new_snapshot_meanwhile_is_read_again(
+    log_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = log_directory / "__cluster_metadata"
+    image = EMPTY_IMAGE.replay([TopicCreated(topic="old", topic_id=TOPIC)])
+    write_snapshot(inner / "controller", image, 1)
+    write_journal(inner, bytes([NO_OP]), bytes([NO_OP]))
+    later = inner / "__cluster_metadata" / segment_name(4)
+    read = SnapshotStore.read
+
+    def read_slowly(store: SnapshotStore, snapshot_id: SnapshotId) -> Snapshot:
+        found = read(store, snapshot_id)
+        if not later.exists():
+            for segment in later.parent.iterdir():
+                segment.unlink()
+            header = journal_format.encode_header()
+            later.write_bytes(
+                header + journal_format.encode_frame(len(header), journal_format.encode_entry(5, 1, bytes([NO_OP])))
+            )
+            write_snapshot(inner / "controller", image, 4)
+        return found
+
+    monkeypatch.setattr(SnapshotStore, "read", read_slowly)
+    assert load(log_directory).index == 5
 
 
 def test_a_directory_without_metadata_is_one_line(tmp_path: Path, kraft: Shell) -> None:
