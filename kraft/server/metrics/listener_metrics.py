@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kraft.model.errors import ErrorCode
@@ -161,7 +162,11 @@ def _collect_apis(apis: BrokerApis, snapshot: Snapshot) -> None:
         snapshot.add(AUDIT_LOST, apis.audit.lost_count)
     snapshot.add(FETCH_SESSIONS, len(apis.fetches.sessions))
     snapshot.add(FETCH_PARTITIONS, apis.fetches.waiting.held)
-    for (listener, error), count in apis.logins.counts.items():
+    collect_logins(apis.logins.counts, snapshot)
+
+
+def collect_logins(counts: Mapping[tuple[str, str], int], snapshot: Snapshot) -> None:
+    for (listener, error), count in counts.items():
         if error == ErrorCode.NONE.name:
             snapshot.add(LOGINS, count, listener)
         else:

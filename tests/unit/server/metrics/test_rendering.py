@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from kraft.server.metrics.metric import counter, gauge, histogram, summary
 from kraft.server.metrics.rendering import OPEN_METRICS, PART_BYTES, TEXT, TextFormat, format_of, render
-from kraft.server.metrics.snapshot import Snapshot, Values
+from kraft.server.metrics.snapshot import Snapshot, Values, take
+from tests.support.turn_counter import TurnCounter
 
 SIZE: Final = gauge("kraft_size_bytes", "Bytes with \\ and\na line.", "topic", "partition")
 EVENTS: Final = counter("kraft_events", "Events.")
@@ -97,6 +98,28 @@ def test_values_are_freed_while_the_text_is_made() -> None:
     values = _snapshot().values
     asyncio.run(render(values, TEXT))
     assert values == {}
+
+
+def test_others_have_turns_while_a_long_text_is_made() -> None:
+    snapshot = Snapshot()
+    for number in range(5_000):
+        snapshot.add(SIZE, number, "orders", str(number))
+
+    async def turns() -> int:
+        async with TurnCounter() as counter:
+            await render(snapshot.values, TEXT)
+        return counter.turns
+
+    assert asyncio.run(turns()) > 10
+
+
+async def test_others_have_a_turn_after_each_part_of_a_snapshot() -> None:
+    async def collect(snapshot: Snapshot) -> None:
+        snapshot.add(EVENTS, 1)
+
+    async with TurnCounter() as counter:
+        await take([collect] * 5)
+    assert counter.turns >= 5
 
 
 def test_a_long_text_is_in_parts_of_whole_lines() -> None:
