@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.declaration import ArrayOf, Message, Struct
 from kraft.wire.schema.api_versions import ApiVersion
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest
 from kraft.wire.versions import NO_VERSION, Versions
+
+_LAST_WITH_NAMES: Final = {OffsetFetchRequest.message_key: 9}
+"""Requests whose later versions are answered with ids of topics in place of names."""
 
 
 def ranges_of(api_keys: Iterable[ApiVersion]) -> dict[int, Versions]:
@@ -27,6 +32,7 @@ def version_of(request: Message, served: Mapping[int, Versions]) -> int:
     if theirs is None:
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not have {name}")
     first, last = max(theirs.first, kind.versions.first), min(theirs.last, kind.versions.last)
+    last = min(last, _LAST_WITH_NAMES.get(kind.message_key, last))
     if first > last:
         text = f"the broker has versions {theirs} of {name}, and this client {kind.versions}"
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -116,6 +116,7 @@ def test_a_group_reads_commits_and_is_described(brokers: str, admin: Admin, prot
     assert len(found) == 100
     committed = admin.list_consumer_group_offsets(group)
     assert sum(each.offset for each in committed.values()) == 100
+    assert {each.topic for each in committed} == {topic}
     admin.delete_consumer_groups([group])
 
 

@@ -12,12 +12,17 @@ from kraft.wire.schema.api_versions import ApiVersion
 from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
+from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def produced(name: str = "a") -> ProduceRequest:
     partition = PartitionProduceData(index=0, records=b"")
     return ProduceRequest(acks=1, timeout_ms=1, topic_data=(TopicProduceData(name=name, partition_data=(partition,)),))
+
+
+def all_offsets() -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=None),))
 
 
 def fenced_too(wanted: bool) -> DescribeClusterRequest:
@@ -32,6 +37,8 @@ def fenced_too(wanted: bool) -> DescribeClusterRequest:
         # From version 13 on topics have ids only.
         (produced(), (0, 13), 12),
         (produced(name=""), (0, 13), 13),
+        # From version 10 on the answer has ids only.
+        (all_offsets(), (0, 10), 9),
         # Before version 2 fenced brokers cannot be asked for.
         (fenced_too(False), (0, 1), 1),
         (fenced_too(True), (0, 9), 2),
