@@ -43,7 +43,7 @@ protos: ## regenerate the code from proto/ only
 
 lock: ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --extra demo --group dev pyproject.toml -o requirements.lock
+	  --extra console --extra demo --group dev pyproject.toml -o requirements.lock
 
 wheel: setup ## build a wheel with the compiled codec into dist/, for this Python: those who install it need no compiler
 	@bash scripts/wheel.sh

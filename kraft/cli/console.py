@@ -1,0 +1,39 @@
+"""`kraft console`: the web console, which people log in to with their users of the clusters."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kraft.cli.command_security import properties_of
+from kraft.cli.printing import fail, say
+
+_NEEDED: Final = ("jinja2", "starlette", "uvicorn")
+
+
+def console(
+    config: Annotated[
+        Path,
+        typer.Option("--config", "-c", metavar="FILE", help="File that names the clusters; docs/console.md."),
+    ],
+) -> None:
+    """Serve the web console until Ctrl-C.
+
+    It has no users and no rights of its own: whoever logs in acts as that user of the cluster, under its ACLs.
+    """
+    if any(find_spec(each) is None for each in _NEEDED):
+        fail("the console is not installed: pip install 'kraft-broker[console]'")
+    # Imported late, because they are there only with the extra.
+    from kraft.console.config import InvalidConsoleFile, console_config
+    from kraft.console.running import run
+
+    try:
+        checked = console_config(properties_of(config, "--config"))
+    except InvalidConsoleFile as error:
+        for each in error.problems:
+            say(f"kraft: {config}: {each}")
+        raise typer.Exit(1) from None
+    run(checked, say)

@@ -1,0 +1,143 @@
+"""Asking a cluster for a page: each panel has its own deadline, and says why it shows nothing while the rest shows."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
+from kraft.model.printable import printable
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.console.config import ClusterConfig
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+PANEL_S: Final = 3.0
+"""Longest wait for a panel."""
+
+CLIENT_MS: Final = 2_500
+"""Longest wait of the client for an answer, which ends first: its error says which broker did not answer."""
+
+ROWS_MAX: Final = 200
+"""Rows of a page."""
+
+_NO_ANSWER: Final = "NO_ANSWER"
+_NOT_FOUND: Final = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "GROUP_ID_NOT_FOUND", "INVALID_TOPIC_EXCEPTION"})
+_REMEDY_OF_ACCESS: Final = "ask an administrator for an ACL that allows it (kraft acls create --help)"
+
+
+class Panel(Struct, Generic[T], frozen=True, kw_only=True):
+    """Part of a page: its value, or why there is none."""
+
+    value: T | None = None
+    problem: str = ""
+    code: str = ""
+    """Kafka's name of the error."""
+
+    @property
+    def status(self) -> int:
+        """Return the status of HTTP of a page that is about this."""
+        if not self.problem:
+            return 200
+        if self.code in _NOT_FOUND:
+            return 404
+        return 403 if self.code.endswith("_AUTHORIZATION_FAILED") else 504 if self.code == _NO_ANSWER else 502
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request for a page: the cluster, the client that acts as the user, and what the address says."""
+
+    cluster: ClusterConfig
+    admin: Admin
+    open_admin: Callable[[str, int], Admin]
+    """Opens a client of the same user at other addresses."""
+
+    threads: ThreadPoolExecutor
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+    async def panel(self, ask: Callable[[], T]) -> Panel[T]:
+        """Return what the function finds out, which may block, within the time of a panel."""
+        asked = asyncio.get_running_loop().run_in_executor(self.threads, ask)
+        try:
+            return Panel(value=await asyncio.wait_for(asked, PANEL_S))
+        except TimeoutError:
+            return Panel(problem=f"the cluster did not answer within {PANEL_S:g} s", code=_NO_ANSWER)
+        except KraftError as error:
+            return problem_of(error)
+
+
+def problem_of(error: KraftError) -> Panel[T]:
+    """Return a panel that says what is wrong, and what to do."""
+    text = printable(str(error))
+    if not isinstance(error, Refusal):
+        return Panel(problem=text, code=_NO_ANSWER)
+    code = ErrorCode(error.error_code).name
+    if code.endswith("_AUTHORIZATION_FAILED"):
+        text = f"you may not see this: {text}; {_REMEDY_OF_ACCESS}"
+    elif isinstance(error, AuthenticationFailed):
+        text = f"{text}; log out, and log in again"
+    return Panel(problem=text, code=code)
+
+
+class Paged(Struct, Generic[Row], frozen=True, kw_only=True):
+    """Rows of one page of a table, and where it stands among all of them."""
+
+    rows: list[Row]
+    found: int
+    """Rows that the search finds."""
+
+    total: int
+    page: int
+    pages: int
+    search: str
+    sort: str
+    descending: bool
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which rows of a table an address asks for. Anything that is not one of the choices is the default."""
+
+    search: str = ""
+    sort: str = "name"
+    descending: bool = False
+    page: int = 1
+
+    def matches(self, name: str) -> bool:
+        return self.search.lower() in name.lower()
+
+    def shown(self, rows: list[Row], total: int, key: Callable[[Row], object] | None = None) -> Paged[Row]:
+        """Return the rows of this page, sorted by the key, or as they are."""
+        ordered = rows if key is None else sorted(rows, key=key)  # type: ignore[arg-type]
+        ordered = ordered[::-1] if self.descending else ordered
+        pages = max(1, math.ceil(len(rows) / ROWS_MAX))
+        page = min(self.page, pages)
+        return Paged(
+            rows=ordered[(page - 1) * ROWS_MAX : page * ROWS_MAX],
+            found=len(rows),
+            total=total,
+            page=page,
+            pages=pages,
+            search=self.search,
+            sort=self.sort,
+            descending=self.descending,
+        )
+
+
+def wanted(query: Mapping[str, str], sorts: tuple[str, ...]) -> Wanted:
+    page = query.get("page", "1")
+    sort = query.get("sort", sorts[0])
+    return Wanted(
+        search=query.get("q", "").strip()[:250],
+        sort=sort if sort in sorts else sorts[0],
+        descending=query.get("order", "") == "desc",
+        page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 7 else 1,
+    )

@@ -1,0 +1,75 @@
+"""Clients of clusters: one for each user who has logged in, and one for each cluster that is open."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.client import Admin, AuthenticationFailed, KraftError, Refusal
+from kraft.client.cluster.network import Network
+from kraft.console.asking import CLIENT_MS
+from kraft.console.config import ClusterConfig
+from kraft.health.facts import PROBE_MS
+from kraft.model.password import Password
+
+REFUSED_MS = 1_000
+"""How long a new client tries when no broker is at any address."""
+
+
+class WrongLogin(Exception):
+    """The cluster refuses the user or the password."""
+
+
+class NoAnswer(Exception):
+    """Whether the login is right could not be found out, and why."""
+
+
+class UserClient(Struct, frozen=True, kw_only=True):
+    """A client that acts as a user, and what further clients of the same user are opened with."""
+
+    cluster: ClusterConfig
+    user: str
+    password: Password
+    admin: Admin
+
+    def elsewhere(self, servers: str, timeout_ms: int) -> Admin:
+        """Return a client at other addresses of the cluster; the caller closes it."""
+        return open_admin(self.cluster, self.user, self.password.text, servers, timeout_ms)
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+def open_client(cluster: ClusterConfig, user: str, password: str) -> UserClient:
+    admin = open_admin(cluster, user, password)
+    return UserClient(cluster=cluster, user=user, password=Password(password), admin=admin)
+
+
+def open_admin(
+    cluster: ClusterConfig, user: str, password: str, servers: str | None = None, timeout_ms: int = PROBE_MS
+) -> Admin:
+    """Return a client that acts as the user; it connects at its first call. The caller closes it."""
+    return Admin(
+        servers or cluster.bootstrap_servers,
+        network=Network(software="kraft-console"),
+        client_id="kraft-console",
+        default_api_timeout_ms=timeout_ms,
+        bootstrap_refused_timeout_ms=REFUSED_MS,
+        **cluster.settings(user, password),
+    )
+
+
+def logged_in(cluster: ClusterConfig, user: str, password: str) -> UserClient:
+    """Log in at the cluster itself, and return the client. Raises WrongLogin or NoAnswer."""
+    client = open_client(cluster, user, password)
+    try:
+        client.admin.describe_cluster(timeout_ms=CLIENT_MS)
+    except AuthenticationFailed as error:
+        client.close()
+        raise WrongLogin(str(error)) from error
+    except Refusal:
+        # Whoever may not ask this has logged in all the same.
+        return client
+    except KraftError as error:
+        client.close()
+        raise NoAnswer(str(error)) from error
+    return client

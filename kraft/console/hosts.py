@@ -1,0 +1,38 @@
+"""Around the application: requests for other hosts are refused, and every response has the headers that protect it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kraft.console import protection
+from kraft.console.config import ConsoleConfig
+
+_WRONG_HOST: Final = "The console does not serve this host name: its file may allow it, with allowed.hosts.\n"
+
+
+class OnlyKnownHosts:
+    def __init__(self, app: ASGIApp, config: ConsoleConfig) -> None:
+        self._app = app
+        self._allowed = config.allowed_hosts
+        self._headers = {**protection.HEADERS, **(protection.OVER_TLS if config.tls is not None else {})}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if protection.is_known_host(Headers(scope=scope).get("host"), self._allowed):
+            await self._app(scope, receive, send_protected)
+        else:
+            await PlainTextResponse(_WRONG_HOST, 421)(scope, receive, send_protected)

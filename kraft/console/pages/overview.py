@@ -1,0 +1,105 @@
+"""The first page of a cluster: what is wrong and what to do, by the findings of `kraft cluster health`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.console.asking import CLIENT_MS, Asked, Panel
+from kraft.console.config import security_of
+from kraft.health.facts import gather
+from kraft.health.findings import ClusterFacts, Finding, findings, state_of
+from kraft.health.partitions import is_unavailable, is_under_replicated
+from kraft.health.restart import Unknown, verdict
+from kraft.model.printable import counted
+
+
+class NodeRestart(Struct, frozen=True, kw_only=True):
+    """Whether one node may be restarted now."""
+
+    node_id: int
+    safe: bool | None
+    """None: it could not be found out."""
+
+    reasons: list[str]
+
+
+class Voter(Struct, frozen=True, kw_only=True):
+    node_id: int
+    is_leader: bool
+    log_end_offset: int
+    lag: int
+    """Entries that it does not hold yet; -1: not known."""
+
+    unreachable: bool
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    state: str
+    findings: list[Finding]
+    brokers: int
+    brokers_in_service: int | None
+    topics: int
+    partitions: int
+    under_replicated: int
+    without_leader: int
+    controller_id: int | None
+    voters: list[Voter]
+    restarts: list[NodeRestart]
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    health: Panel[Health]
+
+    @property
+    def status(self) -> int:
+        return self.health.status
+
+
+async def overview(asked: Asked) -> Overview:
+    def ask() -> Health:
+        tls = security_of(asked.cluster).tls
+        return health_of(gather(asked.admin, asked.open_admin, CLIENT_MS, tls=tls))
+
+    return Overview(health=await asked.panel(ask))
+
+
+def health_of(facts: ClusterFacts) -> Health:
+    found = findings(facts)
+    quorum = facts.quorum
+    voters = [
+        Voter(
+            node_id=each.node_id,
+            is_leader=each.node_id == quorum.leader_id,
+            log_end_offset=each.log_end_offset,
+            lag=each.lag,
+            unreachable=each.unreachable,
+        )
+        for each in quorum.voters
+    ]
+    nodes = sorted({each.broker_id for each in facts.brokers} | {each.node_id for each in quorum.voters})
+    return Health(
+        cluster_id=quorum.cluster_id,
+        state=state_of(found),
+        findings=found,
+        brokers=len(facts.brokers),
+        brokers_in_service=facts.in_service,
+        topics=len({each.topic for each in facts.partitions}),
+        partitions=len(facts.partitions),
+        under_replicated=sum(map(is_under_replicated, facts.partitions)),
+        without_leader=sum(map(is_unavailable, facts.partitions)),
+        controller_id=facts.active_controller,
+        voters=voters,
+        restarts=[_restart(facts, each) for each in nodes],
+    )
+
+
+def _restart(facts: ClusterFacts, node_id: int) -> NodeRestart:
+    try:
+        found = verdict(facts, [node_id])
+    except Unknown as error:
+        return NodeRestart(node_id=node_id, safe=None, reasons=[str(error)])
+    partitions = [f"{each.topic}-{each.partition} {each.what}" for each in found.partitions[:5]]
+    if (more := len(found.partitions) - len(partitions)) > 0:
+        partitions.append(f"and {counted(more, 'more partition')}")
+    return NodeRestart(node_id=node_id, safe=found.is_safe, reasons=[*found.controllers, *partitions])

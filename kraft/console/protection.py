@@ -1,0 +1,61 @@
+"""What protects the pages: headers, the check of Host and Origin, tokens of forms, and the cookies' names."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping
+from typing import Final
+
+FORM_BYTES_MAX: Final = 16 * 1024
+
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""No script runs, whatever text a page shows, and nothing is loaded from elsewhere."""
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not no-referrer: with that, browsers hide the origin of forms as well.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+OVER_TLS: Final[Mapping[str, str]] = {"Strict-Transport-Security": "max-age=31536000"}
+
+
+def cookie_name(purpose: str, is_secure: bool) -> str:
+    """Return the name of a cookie. Browsers let no other host or path set one whose name begins with __Host-."""
+    return f"{'__Host-' if is_secure else ''}kraft-{purpose}"
+
+
+def is_known_host(host: str | None, allowed: Collection[str]) -> bool:
+    """Return whether the request names the console as its file does, and not by a name that leads here by rebinding."""
+    return host is not None and host.lower() in allowed
+
+
+def is_same_origin(origin: str | None, fetch_site: str | None, own: Collection[str]) -> bool:
+    """Return whether a form was sent from one of our pages, as far as the browser says so."""
+    if fetch_site is not None and fetch_site not in ("same-origin", "none"):
+        return False
+    return origin is None or origin.lower() in own
+
+
+def form_token(key: bytes, nonce: str) -> str:
+    """Return the token of a form that is sent before there is a session; the nonce is in a cookie."""
+    return hmac.new(key, nonce.encode(), hashlib.sha256).hexdigest()
+
+
+def is_same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def safe_next(path: str) -> str:
+    """Return where a login leads to: a page of ours, whatever the form says."""
+    is_ours = path.startswith("/clusters/") and not any(each in path for each in ("\\", "//", "\n", "\r"))
+    return path if is_ours and path.isascii() and path.isprintable() else "/"

@@ -1,0 +1,64 @@
+"""Every address that the console answers: one table. A test asks each of them as each kind of user."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from kraft.console.asking import Asked
+from kraft.console.pages.brokers import brokers
+from kraft.console.pages.groups import group, groups
+from kraft.console.pages.overview import overview
+from kraft.console.pages.topics import topic, topics
+
+
+class Access(StrEnum):
+    ANYBODY = "anybody"
+    USER = "user"
+    """Who has logged in to the cluster of the address, or anybody where it is open."""
+
+    SESSION = "session"
+    """Who has logged in somewhere."""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A page of a cluster: also as JSON, below /api."""
+
+    path: str
+    template: str
+    load: Callable[[Asked], Awaitable[Any]]
+    asks: str
+    """What the brokers ask for: an operation on a resource."""
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """An address that is no page of a cluster."""
+
+    name: str
+    path: str
+    method: str
+    access: Access
+    changes: bool = False
+
+
+PAGES: Final = (
+    Page(path="/clusters/{cluster}", template="overview.html", load=overview, asks="Describe on Cluster"),
+    Page(path="/clusters/{cluster}/brokers", template="brokers.html", load=brokers, asks="Describe on Cluster"),
+    Page(path="/clusters/{cluster}/topics", template="topics.html", load=topics, asks="Describe on Topic, each"),
+    Page(path="/clusters/{cluster}/topics/{topic}", template="topic.html", load=topic, asks="Describe on Topic"),
+    Page(path="/clusters/{cluster}/groups", template="groups.html", load=groups, asks="Describe on Group, each"),
+    # A group id may hold any character.
+    Page(path="/clusters/{cluster}/groups/{group:path}", template="group.html", load=group, asks="Describe on Group"),
+)
+
+ACTIONS: Final = (
+    Action(name="home", path="/", method="GET", access=Access.ANYBODY),
+    Action(name="clusters", path="/api/clusters", method="GET", access=Access.ANYBODY),
+    Action(name="login_form", path="/login", method="GET", access=Access.ANYBODY),
+    Action(name="log_in", path="/login", method="POST", access=Access.ANYBODY, changes=True),
+    Action(name="log_out", path="/logout", method="POST", access=Access.SESSION, changes=True),
+    Action(name="static", path="/static/{file}", method="GET", access=Access.ANYBODY),
+)

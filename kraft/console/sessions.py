@@ -1,0 +1,95 @@
+"""Sessions: who has logged in, to which clusters, and until when. Credentials are only in the clients, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from kraft.console.clients import UserClient
+
+SESSIONS_MAX: Final = 1_000
+"""Sessions at the same time; each has a client with connections for each cluster that its user logged in to."""
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """A user of a cluster, and the client that acts as this user; no user where the cluster is open."""
+
+    user: str
+    client: UserClient
+
+
+class Session(Struct, kw_only=True):
+    session_id: str
+    csrf_token: str
+    """What each form of this session carries; another page cannot know it."""
+
+    begun_ms: int
+    used_ms: int
+    logins: dict[str, Login] = field(default_factory=dict)
+    """By the name of the cluster."""
+
+
+class TooManySessions(Exception):
+    """Nobody can log in before others log out, or their sessions end."""
+
+
+class Sessions:
+    """All sessions. Ids come from `new_secret`, which nobody can guess."""
+
+    def __init__(self, idle_ms: int, lifetime_ms: int, new_secret: Callable[[], str]) -> None:
+        self._idle_ms = idle_ms
+        self._lifetime_ms = lifetime_ms
+        self._new_secret = new_secret
+        self._by_id: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, session_id: str | None, now_ms: int) -> Session | None:
+        """Return the session, which is in use from now on; None if it has ended, or never was."""
+        session = self._by_id.get(session_id or "")
+        if session is None or self._has_ended(session, now_ms):
+            return None
+        session.used_ms = now_ms
+        return session
+
+    def log_in(self, before: Session | None, cluster: str, login: Login, now_ms: int) -> tuple[Session, Login | None]:
+        """Return the session with this login, and the login that it replaces. Raises TooManySessions.
+
+        It has a new id and token, so that whoever knew those of before, or planted them, is not logged in. How long it
+        lasts is counted from the first login.
+        """
+        if before is None and len(self._by_id) >= SESSIONS_MAX:
+            raise TooManySessions
+        session = Session(
+            session_id=self._new_secret(),
+            csrf_token=self._new_secret(),
+            begun_ms=now_ms if before is None else before.begun_ms,
+            used_ms=now_ms,
+            logins={} if before is None else dict(before.logins),
+        )
+        if before is not None:
+            self._by_id.pop(before.session_id, None)
+        replaced = session.logins.get(cluster)
+        session.logins[cluster] = login
+        self._by_id[session.session_id] = session
+        return session, replaced
+
+    def log_out(self, session: Session) -> list[Login]:
+        """End the session; return its logins, whose clients are to be closed."""
+        self._by_id.pop(session.session_id, None)
+        return list(session.logins.values())
+
+    def end_old(self, now_ms: int) -> list[Login]:
+        """End those whose time is over; return their logins, whose clients are to be closed."""
+        old = [each for each in self._by_id.values() if self._has_ended(each, now_ms)]
+        return [login for each in old for login in self.log_out(each)]
+
+    def end_all(self) -> list[Login]:
+        return [login for each in list(self._by_id.values()) for login in self.log_out(each)]
+
+    def _has_ended(self, session: Session, now_ms: int) -> bool:
+        return now_ms - session.used_ms >= self._idle_ms or now_ms - session.begun_ms >= self._lifetime_ms

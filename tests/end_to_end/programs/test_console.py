@@ -1,0 +1,216 @@
+"""The console at a real cluster, over real HTTP: who may see what, and what protects the pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from kraft.client import Admin, Consumer, Producer
+from kraft.console.routes import ACTIONS, PAGES
+from kraft.metadata.acls import AclEntry
+from kraft.model.access import Operation, ResourceType
+from tests.support.acl_entries import entry
+from tests.support.console_browser import Answer, Browser, console, token_in
+from tests.support.kafka.access_rules import AUTHORIZED
+from tests.support.kafka.login_cluster import LoginCluster, login_cluster
+from tests.support.waiting import until
+
+PASSWORD: Final = "a password, with = and ,"
+SCRIPT: Final = "<script>alert(1)</script>"
+TOPIC: Final = "orders"
+
+USERS: Final = ("nobody", "viewer", "operator", "root")
+"""The last one is the administrator."""
+
+EXPECTED: Final = {
+    "/clusters/{cluster}": (303, 403, 200, 200),
+    "/clusters/{cluster}/brokers": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}": (303, 200, 200, 200),
+    "/clusters/{cluster}/groups": (303, 200, 200, 200),
+    "/clusters/{cluster}/groups/{group:path}": (303, 403, 200, 200),
+    "GET /": (200, 200, 200, 200),
+    "GET /api/clusters": (200, 200, 200, 200),
+    "GET /login": (200, 200, 200, 200),
+    # Without the token of a form: nothing is done.
+    "POST /login": (403, 403, 403, 403),
+    "POST /logout": (303, 403, 403, 403),
+    "GET /static/{file}": (200, 200, 200, 200),
+}
+"""The status of each route for each of the users."""
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
+    with login_cluster(tmp_path_factory.mktemp("cluster"), 1, **AUTHORIZED) as cluster:
+        for user in USERS[1:]:
+            cluster.set_password(user, PASSWORD, "SCRAM-SHA-512")
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic(TOPIC, 3, 1)
+            admin.create_acls(_rights())
+        written(cluster.bootstrap_servers)
+        yield cluster
+
+
+def _rights() -> list[AclEntry]:
+    """Return what lets the viewer see one topic, and the operator everything."""
+    read = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+    everything = [
+        (ResourceType.TOPIC, "*", Operation.DESCRIBE),
+        (ResourceType.TOPIC, "*", Operation.DESCRIBE_CONFIGS),
+        (ResourceType.GROUP, "*", Operation.DESCRIBE),
+        (ResourceType.CLUSTER, "kafka-cluster", Operation.DESCRIBE),
+    ]
+    return [
+        *(entry(TOPIC, each, principal="User:viewer") for each in read),
+        *(entry(name, each, principal="User:operator", resource_type=kind) for kind, name, each in everything),
+    ]
+
+
+def written(servers: str) -> None:
+    """Write ten records, and read some of them as a group and a client with scripts for names."""
+    with Producer(servers) as producer:
+        for number in range(10):
+            producer.send(TOPIC, b"%d" % number, partition=0).result(30)
+    with Consumer(servers, group_id=SCRIPT, client_id=SCRIPT, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([TOPIC])
+        until(lambda: bool(list(consumer.poll(500))), "records are read")
+        consumer.commit()
+
+
+@pytest.fixture(name="port", scope="module")
+def _port(cluster: LoginCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    settings = {
+        "clusters": "prod,open",
+        "cluster.prod.bootstrap.servers": cluster.kafka_bootstrap_servers,
+        "cluster.prod.wire.protocol": "kafka",
+        "cluster.prod.security.protocol": "SASL_PLAINTEXT",
+        "cluster.prod.sasl.mechanism": "SCRAM-SHA-512",
+        "cluster.open.bootstrap.servers": cluster.bootstrap_servers,
+    }
+    with console(tmp_path_factory.mktemp("console"), settings) as port:
+        yield port
+
+
+@pytest.fixture(name="browsers", scope="module")
+def _browsers(port: int) -> dict[str, Browser]:
+    """Everybody, logged in."""
+    found = {user: Browser(port) for user in USERS}
+    for user in USERS[1:]:
+        answer = found[user].log_in("prod", user, PASSWORD)
+        assert (answer.status, answer.headers["location"]) == (303, "/clusters/prod")
+    return found
+
+
+def path_of(pattern: str, cluster: str = "prod") -> str:
+    group = "%3Cscript%3Ealert(1)%3C%2Fscript%3E"
+    names = {"{cluster}": cluster, "{topic}": TOPIC, "{group:path}": group, "{file}": "console.css"}
+    for name, text in names.items():
+        pattern = pattern.replace(name, text)
+    return pattern
+
+
+def test_every_route_has_a_row() -> None:
+    assert set(EXPECTED) == {each.path for each in PAGES} | {f"{each.method} {each.path}" for each in ACTIONS}
+
+
+@pytest.mark.parametrize("row", EXPECTED)
+def test_every_route_answers_each_user_as_its_row_says(browsers: dict[str, Browser], row: str) -> None:
+    method, _, pattern = row.rpartition(" ")
+    path = path_of(pattern)
+    statuses = tuple(
+        (each.post(path, {"cluster": "prod"}) if method == "POST" else each.get(path)).status
+        for each in map(browsers.__getitem__, USERS)
+    )
+    assert statuses == EXPECTED[row]
+    if not method:
+        of_api = tuple(browsers[user].get("/api" + path).status for user in USERS)
+        assert of_api == (401, *EXPECTED[row][1:])
+
+
+def page(browser: Browser, path: str) -> Answer:
+    answer = browser.get(path)
+    assert answer.status == 200, answer.text
+    assert "<script" not in answer.text
+    assert not any(each in answer.text for each in ('="http', '="//', "url(", "style="))
+    return answer
+
+
+@pytest.mark.parametrize("name", ["prod", "open"])
+def test_pages_and_api_show_the_cluster(browsers: dict[str, Browser], name: str) -> None:
+    """By Kafka's protocol as the administrator, and by gRPC where the cluster is open."""
+    browser = browsers["root" if name == "prod" else "nobody"]
+    base = f"/clusters/{name}"
+    assert "Healthy" in page(browser, base).text
+    health = json.loads(browser.get(f"/api{base}").text)["health"]["value"]
+    assert (health["state"], health["brokers_in_service"], health["under_replicated"]) == ("healthy", 1, 0)
+    assert health["restarts"][0]["safe"] is False
+    directories = json.loads(browser.get(f"/api{base}/brokers").text)["directories"]["value"]
+    assert directories[0]["directories"][0]["replicas"] >= 3
+    assert "in service" in page(browser, f"{base}/brokers").text
+    assert f">{TOPIC}</a>" in page(browser, f"{base}/topics?q=ORD").text
+    assert "No topic has" in page(browser, f"{base}/topics?q=%3Cscript%3E").text
+    offsets = json.loads(browser.get(f"/api{base}/topics/{TOPIC}").text)["offsets"]["value"]
+    assert (offsets["0"]["start"], offsets["0"]["end"]) == (0, 10)
+    assert "retention.ms" in page(browser, f"{base}/topics/{TOPIC}").text
+    assert "&lt;script&gt;" in page(browser, f"{base}/groups").text
+    lags = json.loads(browser.get("/api" + path_of(f"{base}/groups/{{group:path}}")).text)["lags"]
+    assert lags["problem"] == ""
+    assert lags["value"]["total"] == 10 - lags["value"]["partitions"]["rows"][0]["committed"]
+    assert "Nobody reads in this group now" in page(browser, path_of(f"{base}/groups/{{group:path}}")).text
+
+
+def test_a_user_sees_what_the_acls_let_this_user_see(browsers: dict[str, Browser]) -> None:
+    seen = json.loads(browsers["viewer"].get("/api/clusters/prod/topics").text)["topics"]["value"]
+    assert [each["topic"] for each in seen["rows"]] == [TOPIC]
+    assert json.loads(browsers["viewer"].get("/api/clusters/prod/groups").text)["groups"]["value"]["rows"] == []
+    refused = browsers["viewer"].get("/clusters/prod")
+    assert "you may not see this" in refused.text
+    missing = browsers["root"].get("/clusters/prod/topics/missing")
+    assert (missing.status, "Not shown" in missing.text) == (404, True)
+    assert browsers["root"].get("/clusters/elsewhere").status == 404
+
+
+def test_a_login_begins_and_ends_a_session(port: int) -> None:
+    browser = Browser(port)
+    refused = browser.log_in("prod", "viewer", "wrong")
+    assert (refused.status, "refuses this user or this password" in refused.text) == (401, True)
+    # An id that somebody else planted is not the one that is logged in.
+    browser.cookies["kraft-session"] = "planted"
+    answer = browser.log_in("prod", "viewer", PASSWORD)
+    assert browser.cookies["kraft-session"] != "planted"
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(each in cookie for each in ("httponly", "samesite=strict", "path=/"))
+    shown = browser.get("/clusters/prod/topics")
+    stolen = Browser(port, dict(browser.cookies))
+    assert stolen.get("/clusters/prod/topics").status == 200
+    assert browser.post("/logout", {"token": "guessed"}).status == 403
+    foreign = browser.post("/logout", {"token": token_in(shown.text)}, Origin="http://evil.example")
+    assert foreign.status == 403
+    assert browser.post("/logout", {"token": token_in(shown.text)}).status == 303
+    # Whoever kept the cookie is nobody.
+    assert stolen.get("/clusters/prod/topics").headers["location"].startswith("/login?")
+    assert stolen.get("/api/clusters/prod/topics").status == 401
+
+
+def test_every_answer_is_protected_and_other_hosts_are_refused(port: int) -> None:
+    browser = Browser(port)
+    for path in ("/", "/login", "/missing", "/clusters/prod", "/api/clusters/prod", "/static/console.css"):
+        answer = browser.get(path)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    rebound = browser.get("/clusters/open/topics", Host="evil.example")
+    assert (rebound.status, TOPIC in rebound.text) == (421, False)
+    assert "content-security-policy" in rebound.headers
+    assert browser.get("/static/..%2Fapp.py").status == 404
+    assert browser.post("/clusters/open", {}).status == 405
+
+
+def test_who_guesses_a_password_has_to_wait(port: int) -> None:
+    browser = Browser(port)
+    statuses = [browser.log_in("prod", "guessed", f"{number}").status for number in range(6)]
+    assert statuses == [401] * 5 + [429]
+    assert browser.log_in("prod", "viewer", PASSWORD).status == 303

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.console import login_limits as module
+from kraft.console.login_limits import OF_ADDRESS_MAX, OF_USER_MAX, WITHIN_MS, LoginLimits
+
+
+def test_who_guesses_the_password_of_a_user_waits_from_wherever() -> None:
+    limits = LoginLimits()
+    waits = [limits.wait_ms(f"10.0.0.{number}", "prod", "alice", number) for number in range(OF_USER_MAX + 1)]
+    assert waits == [0] * OF_USER_MAX + [WITHIN_MS - OF_USER_MAX]
+    assert limits.wait_ms("10.0.0.1", "prod", "bob", 10) == 0
+    assert limits.wait_ms("10.0.0.1", "test", "alice", 10) == 0
+    assert limits.wait_ms("10.0.0.1", "prod", "alice", WITHIN_MS) == 0
+
+
+def test_who_guesses_many_users_waits() -> None:
+    limits = LoginLimits()
+    waits = [limits.wait_ms("10.0.0.1", "prod", f"user-{number}", 0) for number in range(OF_ADDRESS_MAX + 1)]
+    assert waits == [0] * OF_ADDRESS_MAX + [WITHIN_MS]
+
+
+def test_who_knows_the_password_is_not_limited() -> None:
+    limits = LoginLimits()
+    for _ in range(OF_ADDRESS_MAX + 1):
+        assert limits.wait_ms("10.0.0.1", "prod", "alice", 0) == 0
+        limits.succeeded("10.0.0.1", "prod", "alice")
+
+
+def test_only_so_much_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED_MAX", 4)
+    limits = LoginLimits()
+    for number in range(10):
+        limits.wait_ms(f"10.0.0.{number}", "prod", f"user-{number}", 0)
+    assert len(limits._attempts) == 4

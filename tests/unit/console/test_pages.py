@@ -1,0 +1,176 @@
+"""Pages from what a cluster says to HTML: nothing that a stranger named becomes a part of the page itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kraft.client import ErrorCode, KraftError, Refusal
+from kraft.console import asking, rendering
+from kraft.console.asking import Asked, Paged, Panel, Wanted, problem_of, wanted
+from kraft.console.config import ClusterConfig
+from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
+from kraft.console.pages.groups import Group, GroupFacts, GroupRow, Groups, LagRow, Lags, MemberRow
+from kraft.console.pages.overview import Overview, health_of
+from kraft.console.pages.topics import ConfigRow, Offsets, PartitionRow, Topic, TopicFacts, TopicRow, Topics
+from kraft.health.findings import findings
+from tests.support.cluster_facts import broker, facts, partition
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
+
+
+def paged(row: Any) -> Paged[Any]:
+    return Paged(rows=[row], found=1, total=1, page=1, pages=2, search=EVIL, sort="name", descending=False)
+
+
+def failed() -> Panel[Any]:
+    return Panel(problem=EVIL, code="NO_ANSWER")
+
+
+def views() -> dict[str, list[Any]]:
+    """Return views in which each text is an attack, by template."""
+    topic = TopicRow(
+        topic=EVIL, internal=True, partitions=1, replication_factor=1, under_replicated=1, without_leader=1
+    )
+    places = PartitionRow(partition=0, leader=None, replicas=[1, 2], in_sync=[1], offline=[2])
+    config = ConfigRow(name=EVIL, value=EVIL, source=EVIL, overridden=True, help=EVIL)
+    topic_facts = TopicFacts(topic=EVIL, topic_id=EVIL, internal=True, partitions=paged(places))
+    member = MemberRow(member=EVIL, instance=EVIL, client=EVIL, host=EVIL, partitions=[EVIL])
+    group = GroupFacts(group=EVIL, state=EVIL, type=EVIL, assignor=EVIL, coordinator=1, members=[member])
+    lag = LagRow(topic=EVIL, partition=0, committed=1, end=None, lag=None, problem=EVIL)
+    one = Broker(broker_id=1, addresses=[EVIL], rack=EVIL, state=EVIL, leaders=1, replicas=1, in_sync=1)
+    directory = Directory(path=EVIL, problem=EVIL, replicas=1, size_bytes=1, total_bytes=-1, usable_bytes=-1)
+    directories = DirectoriesOfBroker(broker_id=1, problem=EVIL, directories=[directory])
+    health = health_of(facts(partitions=[partition(isr=(1,))], unknown={EVIL: EVIL}))
+    return {
+        "overview.html": [Overview(health=Panel(value=health)), Overview(health=failed())],
+        "brokers.html": [
+            Brokers(brokers=Panel(value=[one]), directories=Panel(value=[directories])),
+            Brokers(brokers=failed(), directories=failed()),
+        ],
+        "topics.html": [Topics(topics=Panel(value=paged(topic))), Topics(topics=failed())],
+        "topic.html": [
+            Topic(
+                topic=Panel(value=topic_facts),
+                offsets=Panel(value={0: Offsets(start=None, end=None, problem=EVIL)}),
+                configs=Panel(value=[config]),
+            ),
+            Topic(topic=Panel(value=topic_facts), offsets=failed(), configs=failed()),
+            Topic(topic=failed(), offsets=failed(), configs=failed()),
+        ],
+        "groups.html": [
+            Groups(groups=Panel(value=paged(GroupRow(group=EVIL, state=EVIL, type=EVIL, protocol=EVIL)))),
+            Groups(groups=failed()),
+        ],
+        "group.html": [
+            Group(group=Panel(value=group), lags=Panel(value=Lags(total=0, partitions=paged(lag)))),
+            Group(group=Panel(value=group), lags=failed()),
+            Group(group=failed(), lags=failed()),
+        ],
+    }
+
+
+@pytest.mark.parametrize("template", views())
+def test_what_strangers_named_is_shown_as_text(template: str) -> None:
+    for view in views()[template]:
+        shared = {"cluster": "prod", "user": EVIL, "csrf_token": EVIL, "path": "/clusters/prod", "clusters": []}
+        page = rendering.html_of(rendering.environment(), template, {**shared, "logins": {}, "view": view})
+        assert "<script" not in page
+        assert "<img" not in page
+        assert "&lt;script&gt;" in page
+        assert "\u202e" not in page
+
+
+def test_the_overview_has_the_very_findings_of_the_command() -> None:
+    given = facts(brokers=[broker(1), broker(2, fenced=True)], partitions=[partition(isr=(1, 3))])
+    health = health_of(given)
+    assert health.findings == findings(given)
+    assert (health.state, health.under_replicated, health.brokers_in_service) == ("degraded", 1, 1)
+    assert [each.node_id for each in health.restarts] == [1, 2, 3]
+
+
+# --- panels --------------------------------------------------------------------------------------------------------
+
+
+def asked(threads: ThreadPoolExecutor) -> Asked:
+    cluster = ClusterConfig(name="prod", bootstrap_servers="b:1")
+    nothing: Any = None
+    return Asked(cluster=cluster, admin=nothing, open_admin=nothing, threads=threads, path={}, query={})
+
+
+def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PANEL_S", 0.1)
+    hangs = threading.Event()
+
+    async def both(threads: ThreadPoolExecutor) -> tuple[Panel[bool], Panel[int]]:
+        request = asked(threads)
+        return await asyncio.gather(request.panel(lambda: hangs.wait(20)), request.panel(lambda: 7))
+
+    with ThreadPoolExecutor() as threads:
+        begun = time.monotonic()
+        try:
+            silent, answered = asyncio.run(both(threads))
+            assert time.monotonic() - begun < 10
+        finally:
+            hangs.set()
+    assert (silent.value, silent.problem, silent.status) == (None, "the cluster did not answer within 0.1 s", 504)
+    assert answered.value == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (
+            Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic a"),
+            403,
+            "TOPIC_AUTHORIZATION_FAILED: topic a; ask an admin",
+        ),
+        (Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic a"), 404, "no topic a"),
+        (Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "no group a"), 404, "no group a"),
+        (Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "none"), 502, "none"),
+        (KraftError("nobody answers"), 504, "nobody answers"),
+    ],
+)
+def test_an_error_of_the_cluster_is_a_sentence_and_a_status(error: KraftError, status: int, text: str) -> None:
+    panel: Panel[Any] = problem_of(error)
+    assert panel.status == status
+    assert text in panel.problem
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_ten_thousand_rows_is_paged() -> None:
+    names = [f"topic-{number:05}" for number in range(10_000)]
+    found = Wanted(page=50).shown(names, 10_000)
+    assert (found.rows[0], found.rows[-1], found.pages) == ("topic-09800", "topic-09999", 50)
+    assert Wanted(page=51).shown(names, 10_000).page == 50
+    assert Wanted(descending=True).shown(names, 10_000).rows[0] == "topic-09999"
+    assert Wanted().shown([], 0).pages == 1
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "x", "", "1" * 30, "٣"])
+def test_what_no_table_has_is_the_default(page: str) -> None:
+    found = wanted({"page": page, "sort": "colour", "order": "sideways"}, ("name", "state"))
+    assert (found.page, found.sort, found.descending) == (1, "name", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.ms", "604800000", "7 days"),
+        ("segment.ms", "5400000", "1.5 hours"),
+        ("retention.ms", "-1", ""),
+        ("flush.ms", str(2**63 - 1), ""),
+        ("segment.bytes", "1073741824", "1.0 GiB"),
+        ("cleanup.policy", "delete", ""),
+        ("x.ms", None, ""),
+    ],
+)
+def test_times_and_sizes_of_configs_are_said_in_words(name: str, value: str | None, words: str) -> None:
+    assert rendering.in_words(value, name) == words

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.console.protection import HEADERS, cookie_name, form_token, is_known_host, is_same_origin, safe_next
+
+OWN = frozenset({"http://localhost:8080"})
+
+
+def test_no_script_runs_and_nothing_is_loaded_from_elsewhere() -> None:
+    policy = HEADERS["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert not any(each in policy for each in ("unsafe", "http", "*", "script-src"))
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [("localhost:8080", True), ("LOCALHOST:8080", True), ("evil.example", False), ("localhost", False), (None, False)],
+)
+def test_a_host_is_known_by_the_file_only(host: str | None, known: bool) -> None:
+    assert is_known_host(host, {"localhost:8080"}) is known
+
+
+@pytest.mark.parametrize(
+    ("origin", "fetch_site", "same"),
+    [
+        ("http://localhost:8080", "same-origin", True),
+        (None, None, True),
+        ("http://localhost:8081", None, False),
+        ("https://localhost:8080", None, False),
+        ("null", None, False),
+        ("http://localhost:8080", "cross-site", False),
+        (None, "same-site", False),
+    ],
+)
+def test_a_form_of_another_site_is_not_ours(origin: str | None, fetch_site: str | None, same: bool) -> None:
+    assert is_same_origin(origin, fetch_site, OWN) is same
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ("/clusters/prod/topics?q=a&page=2", "/clusters/prod/topics?q=a&page=2"),
+        ("", "/"),
+        ("https://evil.example/", "/"),
+        ("//evil.example/", "/"),
+        ("/clusters///evil.example", "/"),
+        ("/clusters/\\evil.example", "/"),
+        ("/clusters/a\r\nSet-Cookie: a=b", "/"),
+        ("/logout", "/"),
+    ],
+)
+def test_a_login_leads_to_our_own_pages_only(given: str, where: str) -> None:
+    assert safe_next(given) == where
+
+
+def test_tokens_of_forms_and_names_of_cookies() -> None:
+    assert form_token(b"key", "a") != form_token(b"key", "b")
+    assert form_token(b"key", "a") != form_token(b"other", "a")
+    assert cookie_name("session", is_secure=True) == "__Host-kraft-session"
+    assert cookie_name("session", is_secure=False) == "kraft-session"

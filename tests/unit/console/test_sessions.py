@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from kraft.console import sessions as module
+from kraft.console.sessions import Login, Sessions, TooManySessions
+
+ALICE: Any = Login(user="alice", client=None)  # type: ignore[arg-type]  # No test here asks a cluster.
+BOB: Any = Login(user="bob", client=None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(name="sessions")
+def _sessions() -> Sessions:
+    numbers = itertools.count(1)
+    return Sessions(idle_ms=100, lifetime_ms=250, new_secret=lambda: f"secret-{next(numbers)}")
+
+
+def test_a_session_ends_when_it_is_idle(sessions: Sessions) -> None:
+    session, _ = sessions.log_in(None, "prod", ALICE, 0)
+    assert sessions.find(session.session_id, 99) is session
+    assert sessions.find(session.session_id, 198) is session
+    assert sessions.find(session.session_id, 298) is None
+
+
+def test_a_session_that_is_used_ends_as_well(sessions: Sessions) -> None:
+    session, _ = sessions.log_in(None, "prod", ALICE, 0)
+    assert all(sessions.find(session.session_id, now_ms) for now_ms in range(0, 250, 50))
+    assert sessions.find(session.session_id, 250) is None
+    assert sessions.end_old(250) == [ALICE]
+    assert len(sessions) == 0
+
+
+def test_a_login_gives_a_new_id_and_keeps_the_other_clusters(sessions: Sessions) -> None:
+    before, _ = sessions.log_in(None, "prod", ALICE, 0)
+    after, replaced = sessions.log_in(before, "test", BOB, 50)
+    assert replaced is None
+    assert after.session_id != before.session_id
+    assert after.csrf_token != before.csrf_token
+    assert sessions.find(before.session_id, 50) is None
+    assert after.logins == {"prod": ALICE, "test": BOB}
+    # Logging in again and again does not prolong it.
+    assert after.begun_ms == 0
+    assert sessions.log_in(after, "prod", BOB, 60)[1] is ALICE
+
+
+def test_who_logged_out_is_not_known_any_more(sessions: Sessions) -> None:
+    session, _ = sessions.log_in(None, "prod", ALICE, 0)
+    assert sessions.log_out(session) == [ALICE]
+    assert sessions.find(session.session_id, 1) is None
+
+
+def test_there_are_only_so_many(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SESSIONS_MAX", 2)
+    first, _ = sessions.log_in(None, "prod", ALICE, 0)
+    sessions.log_in(None, "prod", BOB, 0)
+    with pytest.raises(TooManySessions):
+        sessions.log_in(None, "prod", BOB, 0)
+    sessions.log_in(first, "test", ALICE, 0)
+
+
+@pytest.mark.parametrize("session_id", [None, "", "secret-99"])
+def test_an_id_that_was_never_given_is_nobody(sessions: Sessions, session_id: str | None) -> None:
+    assert sessions.find(session_id, 0) is None
