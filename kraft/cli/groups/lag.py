@@ -53,8 +53,16 @@ def lag(
     it has moved to another broker. BEHIND is the age of the first record that waits.
     """
     named = list(dict.fromkeys([*(positional or ()), *(group or ())]))
+    # Imported late, because commands that only print their help are fast without it.
+    from kraft.client.aio.group_admin import GroupsMissing
+
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        failed = _show(admin.describe_group_lags(named), by_partition=bool(named), clears=watch, output=output)
+        try:
+            found = admin.describe_group_lags(named)
+        except GroupsMissing as error:
+            _show(error.found, by_partition=False, clears=watch, output=output)
+            raise
+        failed = _show(found, by_partition=bool(named), clears=watch, output=output)
         while watch:
             for each in failed:
                 say(each.error_message)
@@ -66,6 +74,8 @@ def lag(
             except KraftError as error:
                 # It is watched for what goes wrong: a broker that is down may be back at the next look.
                 failed = []
+                if isinstance(error, GroupsMissing):
+                    _show(error.found, by_partition=False, clears=True, output=output)
                 say(str(error))
             else:
                 failed = _show(found, by_partition=bool(named), clears=True, output=output)

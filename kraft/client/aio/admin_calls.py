@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.record_deletion import RecordDeletion
-from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, check
+from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, AnyBroker, BrokerSilent, NoBrokerReachable, check
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.cluster.controller_watch import watched
 from kraft.client.cluster.coordinators import Check, Coordinators, check_nothing
@@ -194,7 +194,7 @@ class AdminCalls:
         deadline_ms = self.deadline_ms(timeout_ms)
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
 
-        async def outcome_of(address: str) -> Response | KraftError:
+        async def outcome_of(broker_id: int, address: str) -> Response | KraftError:
             only = AnyBroker([address], self._backoff(), self._network.clock)
 
             async def ask(address: str, timeout_s: float) -> Response:
@@ -202,6 +202,8 @@ class AdminCalls:
 
             try:
                 return await only.call(ask, self.left_ms(deadline_ms))
+            except NoBrokerReachable as error:
+                return BrokerSilent(broker_id, error)
             except KraftError as error:
                 return error
 
@@ -210,7 +212,7 @@ class AdminCalls:
             for each in cluster.brokers
             if broker_ids is None or each.node_id in broker_ids
         }
-        return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers.values())), strict=True))
+        return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers, brokers.values())), strict=True))
 
     # --- to coordinators and leaders --------------------------------------------------------------------------
 

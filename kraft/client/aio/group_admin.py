@@ -34,6 +34,7 @@ from kraft.rpc.group_calls import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
+from kraft.rpc.peers import Unreachable
 from kraft.wire.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kraft.wire.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraft.wire.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -58,6 +59,18 @@ _NOT_DELETED: Final[Mapping[int, str]] = {
 """Why a group is not deleted, by its error code, and the remedy."""
 
 
+class GroupsMissing(Unreachable):
+    """A broker does not answer, so that the groups that it coordinates are missing. `found`: those of the others."""
+
+    def __init__(self, error: Unreachable, found: Sequence[GroupLag]) -> None:
+        super().__init__(error.address, error.reason)
+        self.found = found
+        self._text = f"{error}: the groups that it coordinates are missing"
+
+    def __str__(self) -> str:
+        return self._text
+
+
 async def list_groups(
     admin: AdminClient, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
 ) -> list[ListedGroup]:
@@ -80,13 +93,13 @@ async def describe_group_lags(
     A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND; one that no broker
     coordinates now has COORDINATOR_NOT_AVAILABLE. A coordinator looks every ten seconds, and remembers in memory:
     `completeness` says how much of the last commits it has seen. A broker that does not answer is an error if all
-    groups were asked for, and otherwise of the groups that no other one coordinates.
+    groups were asked for (GroupsMissing, with those of the others), and otherwise of those that no other coordinates.
     """
     request = DescribeGroupLagsRequest(group_ids=checked_names(group_ids))
     call = admin.calls.outcome_of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
     outcomes = (await admin.calls.watched(call, timeout_ms)).values()
     failures = [each for each in outcomes if isinstance(each, KraftError)]
-    if failures and (not request.group_ids or len(failures) == len(outcomes)):
+    if failures and len(failures) == len(outcomes):
         raise failures[0]
     found = dict[str, GroupLag]()
     for response in outcomes:
@@ -96,7 +109,10 @@ async def describe_group_lags(
                 found[each.group_id] = each
     for group_id in request.group_ids:
         found.setdefault(group_id, _without_coordinator(group_id, failures))
-    return [found[group_id] for group_id in sorted(found)]
+    groups = [found[group_id] for group_id in sorted(found)]
+    if failures and not request.group_ids:
+        raise GroupsMissing(failures[0], groups) if isinstance(failures[0], Unreachable) else failures[0]
+    return groups
 
 
 def _without_coordinator(group_id: str, failures: Sequence[KraftError]) -> GroupLag:

@@ -46,6 +46,17 @@ class NoBrokerReachable(Unreachable, KraftError):
         return f"no broker answered within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
 
 
+class BrokerSilent(NoBrokerReachable):
+    """The one broker that was asked did not answer within the timeout; others may."""
+
+    def __init__(self, broker_id: int, error: NoBrokerReachable) -> None:
+        super().__init__(error.reasons, error.timeout_ms)
+        self.broker_id = broker_id
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_id} did not answer within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
+
+
 class _Round:
     """What the addresses said when each was tried once."""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.client import GroupDescription, OffsetAndMetadata
+from kraft.client import GroupDescription, NoBrokerReachable, OffsetAndMetadata
 from kraft.client.sans_io.group.consumer_protocol import encode_assignment
 from kraft.client.sans_io.group.descriptions import assigned_to
 from kraft.model.errors import ErrorCode, Refusal
@@ -73,6 +73,16 @@ async def test_groups_are_listed_again_while_a_coordinator_is_loading() -> None:
         await with_members(cluster, groups)
         cluster.brokers[1].refusals["list_groups"] = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
         assert len(await admin.list_groups()) == 2
+
+
+async def test_a_broker_that_hangs_is_named_and_the_others_are_not_blamed() -> None:
+    async with cluster_with_orders(2, 0) as (cluster, groups), admin_of(cluster) as admin:
+        await with_members(cluster, groups)
+        cluster.brokers[2].hangs = True
+        with pytest.raises(NoBrokerReachable) as caught:
+            await admin.list_groups(timeout_ms=5_000)
+        reason = "broker-2:9094: no answer within the time allowed"
+        assert str(caught.value) == f"broker 2 did not answer within 5 s ({reason})"
 
 
 async def test_members_are_removed_and_groups_deleted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft.client.aio.group_admin import describe_group_lags
+from kraft.client.aio.group_admin import GroupsMissing, describe_group_lags
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.group_lags import DescribeGroupLagsResponse, GroupLag
 from kraft.rpc.peers import Unreachable
@@ -59,7 +59,13 @@ async def test_a_broker_that_is_down_is_an_error_of_the_groups_that_it_may_coord
 
 
 async def test_all_groups_are_told_of_by_all_brokers_or_by_none() -> None:
-    with pytest.raises(Unreachable, match="broker 2"):
+    with pytest.raises(Unreachable, match="broker 2") as caught:
         await describe_group_lags(admin([HERE], DOWN))
+    assert isinstance(caught.value, GroupsMissing)
+    assert caught.value.found == [HERE]
+    assert str(caught.value) == f"{DOWN}: the groups that it coordinates are missing"
     with pytest.raises(Unreachable, match="broker 2"):
         await describe_group_lags(admin(DOWN, DOWN), ["billing"])
+    refusal = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed")
+    with pytest.raises(Refusal, match="not allowed"):
+        await describe_group_lags(admin([HERE], refusal))
