@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId
 from kraft.quorum.counts import QuorumCounts
 from kraft.quorum.port import QuorumStatus
 from kraft.server.loop.watch import LoopFacts
-from kraft.server.metrics import controller_metrics, coordinator_metrics, listener_metrics
+from kraft.server.metrics import controller_metrics, coordinator_metrics, listener_metrics, topic_metrics
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.node_parts import NodeParts
 from kraft.server.metrics.snapshot import Snapshot
-from tests.support.cluster_images import cluster
+from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
+from tests.support.server.replicas import Broker, lead
 
 LOADING = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is loading")
 
@@ -70,3 +74,19 @@ def test_logins_that_failed_are_not_among_those_that_did_not() -> None:
     listener_metrics.collect_logins(counts, snapshot)
     assert labels(snapshot, listener_metrics.LOGINS) == [("SASL_SSL",)]
     assert labels(snapshot, listener_metrics.FAILED_LOGINS) == [("SASL_SSL", "SASL_AUTHENTICATION_FAILED")]
+
+
+async def test_replicas_that_a_reassignment_adds_are_counted_by_kafka_exporter_only(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    lead(broker.open(topic_id=ORDERS), replicas=(1, 2, 3), epoch=1)
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2])
+    moving = replace(partition(image), adding_replicas=(BrokerId(3),))
+    current = SimpleNamespace(partition_by_id=lambda *_: moving)
+    snapshot = Snapshot()
+    node = SimpleNamespace(
+        logs=SimpleNamespace(partitions=broker.partitions), metadata=SimpleNamespace(image=lambda: current)
+    )
+    await topic_metrics.collect(parts(broker=node), snapshot)
+    found = {metric: values.numbers for metric, values in snapshot.values.items()}
+    assert (found[topic_metrics.REPLICAS], found[topic_metrics.UNDER_REPLICATED]) == ([2], [False])
+    assert (found[topic_metrics.TOPIC_REPLICAS], found[topic_metrics.TOPIC_UNDER_REPLICATED]) == ([3], [True])
