@@ -24,6 +24,9 @@ RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throt
 class LargeFirst(LibrdkafkaLoad):
     """The first numbers take two minutes at the rate, later ones a small part of it."""
 
+    pause_s = 0.002
+    """The first ones are sent as fast as they are acknowledged."""
+
     def _next(self, partition: int) -> bytes:
         return super()._next(partition).ljust(LARGE_BYTES if self.sent[partition] < LARGE else 0)
 
