@@ -82,7 +82,8 @@ def unregister_broker(
     held = [f"{topic.topic}-{partition.partition}" for topic, partition in image.partitions_of(broker_id)]
     if held:
         problem = (
-            f"broker {broker_id} holds replicas of {_counted(held)} ({_named(held)}): move them to other brokers first"
+            f"broker {broker_id} holds replicas of {_counted(held)} ({_named(held)}): move them to other brokers first,"
+            f" with 'kraft brokers decommission {broker_id}', which a broker that is gone for good does not stop"
         )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     record = BrokerUnregistered(broker_id=broker_id, broker_epoch=registration.broker_epoch)

@@ -93,7 +93,7 @@ def test_a_broker_out_of_service_is_a_warning_with_what_took_it_out() -> None:
         "broker 2 is not in service: the controller receives no heartbeats of it",
         "broker 3 is shutting down",
     ]
-    assert findings(facts(brokers=brokers))[0].remedy == "kraft brokers unfence 1"
+    assert findings(facts(brokers=brokers))[0].remedy == "once it is mended: kraft brokers unfence 1"
 
 
 def test_a_broker_that_was_decommissioned_is_to_be_unregistered() -> None:
