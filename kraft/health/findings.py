@@ -158,7 +158,9 @@ def _of_brokers(facts: ClusterFacts) -> Iterator[Finding]:
             done = f"stop it if it runs, then kraft brokers unregister {broker.broker_id}"
             yield _broker(broker, "is fenced by an operator, and has no replica", f"{done}; or kraft brokers unfence")
         elif broker.fenced_by_operator:
-            yield _broker(broker, "is fenced by an operator", f"once it is mended: kraft brokers unfence {broker.broker_id}")
+            yield _broker(
+                broker, "is fenced by an operator", f"once it is mended: kraft brokers unfence {broker.broker_id}"
+            )
         elif broker.fenced:
             yield _fenced(broker, facts)
         elif broker.in_controlled_shutdown:

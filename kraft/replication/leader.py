@@ -316,9 +316,14 @@ class PartitionLeader:
         # First the proposal, then the high watermark: from the proposal on it must wait for the replica.
         return [*self._expand(follower), *self._advance()]
 
-    def tick(self, now_ms: int) -> list[LeaderEffect]:
-        """Remove followers that lag for too long from the ISR; resend a proposal whose answer is overdue."""
+    def tick(self, now_ms: int, without_room: BrokerId | None = None) -> list[LeaderEffect]:
+        """Remove followers that lag for too long from the ISR; resend a proposal whose answer is overdue.
+
+        A follower `without_room` for what it lacks lags from now on, if enough others are in the ISR.
+        """
         self._advance_clock(now_ms)
+        if without_room in self._state.isr and len(self._state.isr) > self._settings.min_insync_replicas:
+            self._followers[without_room].left_isr()
         effects: list[LeaderEffect] = []
         if self._proposal is None:
             remaining = tuple(broker for broker in self._state.isr if not self._is_lagging(broker))

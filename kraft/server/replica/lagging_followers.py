@@ -2,7 +2,8 @@
 
 A follower on a full disk, or in a failed log directory, stores nothing, and its fetches do not say why. So while a
 replica lags, and at no other time, the leader's broker asks the follower's one with the call that operators use. An
-answer counts for a few seconds: a reason that the broker has not confirmed since is not told.
+answer counts for a few seconds: a reason that the broker has not confirmed since is not told. A follower without room
+leaves the ISR at once: otherwise every produce with acks=all would wait for replica.lag.time.max.ms.
 """
 
 from __future__ import annotations
@@ -202,6 +203,7 @@ class LaggingFollowers:
             places = self._places(broker_id, lag.since_ms, found, asked_ms)
             self._answers[broker_id] = _BrokerAnswer(asked_ms=asked_ms, troubles=troubles, places=places)
             self._log_changes(broker_id, lag, found, troubles)
+            self._tell_leaders(broker_id, found)
         finally:
             self._asked.discard(broker_id)
 
@@ -220,6 +222,13 @@ class LaggingFollowers:
             directories = tuple(each.directory for each in found.get(partition, ()))
             places[partition] = _PossibleDirectories(asked_ms=asked_ms, directories=directories)
         return places
+
+    def _tell_leaders(self, broker_id: BrokerId, found: Mapping[TopicPartition, tuple[Trouble, ...]]) -> None:
+        """Tell those whose follower is in a directory without room. Of one that has failed, its broker tells."""
+        for each, troubles in found.items():
+            partition = self._partitions.find_by_name(each.topic, each.partition)
+            if partition is not None and [trouble.has_failed for trouble in troubles] == [False]:
+                partition.tick(without_room=broker_id)
 
     # --- the log ---------------------------------------------------------------------------------------------
 

@@ -331,9 +331,10 @@ class Partition:
         if self.leader is not None and self.leader_epoch == proposal.leader_epoch:
             self._run(self.leader.alter_partition_answered(proposal.attempt, answer))
 
-    def tick(self) -> None:
+    def tick(self, without_room: BrokerId | None = None) -> None:
+        """Look after the ISR, as its leader. A follower `without_room` stores nothing, as its broker says."""
         if self.leader is not None:
-            self._run(self.leader.tick(self._services.monotonic_ms()))
+            self._run(self.leader.tick(self._services.monotonic_ms(), without_room))
 
     # --- as a follower -----------------------------------------------------------------------------------------
 

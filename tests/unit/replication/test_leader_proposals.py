@@ -1,11 +1,14 @@
-"""Proposals of an ISR: the maximal ISR (R10), and lost or late answers (R11)."""
+"""Proposals of an ISR: the maximal ISR (R10), lost or late answers (R11), and followers without room."""
 
 from __future__ import annotations
 
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId
+from kraft.replication.effects import IsrChanged
 from tests.unit.replication.leading import (
+    LAG_MS,
     REPLICAS,
     accepted,
     advanced_to,
@@ -160,3 +163,35 @@ def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
         (2, -1, True),
         (4, -1, False),
     ]
+
+
+# --- a follower without room -----------------------------------------------------------------------------------
+
+
+def test_a_follower_that_stores_nothing_is_proposed_out_at_once() -> None:
+    leader = leading()
+    write(leader, 12)
+    fetched(leader, 2, 12, now_ms=900)
+
+    assert proposals(leader.tick(901, without_room=BrokerId(3))) == [(1, {1: 11, 2: 21})]
+    assert leader.high_watermark == 10, "until the controller agrees, broker 3 may still be elected"
+    # What it says again, and what a broker says that is not in the ISR, changes nothing.
+    assert proposals(leader.tick(902, without_room=BrokerId(3))) == []
+    assert accepted(leader, 1, (1, 2), 8) == [IsrChanged(), advanced_to(12)]
+    assert leader.tick(903, without_room=BrokerId(3)) == []
+
+
+def test_a_follower_that_stores_nothing_and_lacks_nothing_stays() -> None:
+    leader = leading()
+    fetched(leader, 3, 10)
+
+    assert proposals(leader.tick(5, without_room=BrokerId(3))) == []
+
+
+def test_a_follower_that_stores_nothing_is_waited_for_where_the_others_are_too_few() -> None:
+    leader = leading((1, 2), min_insync_replicas=2)
+    write(leader, 12)
+
+    # Without it, acks=all would be refused, and soon it may have room.
+    assert leader.tick(5, without_room=BrokerId(2)) == []
+    assert proposals(leader.tick(LAG_MS)) == []
