@@ -42,6 +42,7 @@ def led_partition(directory: Path, topic: str, number: int = 0, topic_id: TopicI
             monotonic_ms=_monotonic_ms,
             wall_ms=lambda: BASE_TIMESTAMP_MS,
             request_sync=lambda partition: None,
+            holds_writes=lambda directory: False,
             propose_isr=lambda partition, proposal: None,
             directory_failed=lambda partition, reason: None,
             replica_is_corrupt=lambda partition, reason: None,

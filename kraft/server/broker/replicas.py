@@ -136,6 +136,7 @@ class BrokerReplicas:
             monotonic_ms=world.clock.monotonic_ms,
             wall_ms=world.clock.wall_ms,
             request_sync=self._logs.syncer.request,
+            holds_writes=self._logs.syncer.holds_writes,
             admit=self._logs.disk_space.admit,
             propose_isr=self._isr_proposals.propose,
             directory_failed=self.failures.partition_directory_failed,

@@ -116,13 +116,15 @@ class LogChanges:
         watching_storage: Callable[[], AbstractContextManager[None]],
         request_step: Callback,
         went_idle: Callback,
+        must_wait: Condition = lambda: False,
     ) -> None:
         """`request_step` requests a call of `prepare_step`. `went_idle` is called at the end of each change that took
-        steps, before the next one begins.
+        steps, before the next one begins. While `must_wait` returns True, no change begins before `go_on`.
         """
         self._watching_storage = watching_storage
         self._request_step = request_step
         self._went_idle = went_idle
+        self._must_wait = must_wait
         self._queue: deque[_Requested[Any]] = deque()
         self._current: tuple[_Requested[Any], ChangeUnderWay[Any]] | None = None
         self._ticket: StepTicket | None = None
@@ -167,8 +169,12 @@ class LogChanges:
             request.outcome.result()
         return request.outcome
 
+    def go_on(self) -> None:
+        """Begin the changes that waited."""
+        self._begin_next()
+
     def _begin_next(self) -> None:
-        while self._current is None and self._queue:
+        while self._current is None and self._queue and not self._must_wait():
             request = self._queue.popleft()
             if not request.is_wanted():
                 self._end(request, None, _role_changed())
@@ -229,6 +235,7 @@ class LogChanges:
 
     def finish(self) -> Change[None]:
         """Make the current and all waiting changes. No other thread may run a step from now on."""
+        self.go_on()
         while self._current is not None:
             # A step that was run, but not completed, is not run again.
             ticket = self._ticket or self.prepare_step()

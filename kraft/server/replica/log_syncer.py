@@ -24,6 +24,17 @@ SLOW_S: Final = 1.0
 
 LOGGED_AGAIN_AFTER_S: Final = 60.0
 
+HOLDING_S: Final = 0.25
+"""Time of a sync from which on no write to the same file may meet it, because the kernel may let it wait for the sync,
+and the event loop with it."""
+
+HOLDING_KEPT_S: Final = 30.0
+"""A disk that was so slow is taken to be slow for that long afterwards."""
+
+_GATHERING_S_MIN: Final = 0.01
+_GATHERING_S_MAX: Final = 0.5
+_GATHERING_SHARE: Final = 0.1
+
 
 class Ticket(Protocol):
     """Work on the files of one log."""
@@ -50,7 +61,7 @@ class Syncable(Protocol):
 class SyncCounts:
     """Rounds of syncs of one log directory since the process began."""
 
-    __slots__ = ("_began_s", "_last_s", "logs", "longest_s", "rounds", "seconds")
+    __slots__ = ("_began_s", "_holding_until_s", "_in_round", "_last_s", "logs", "longest_s", "rounds", "seconds")
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -61,16 +72,33 @@ class SyncCounts:
         self._last_s = 0.0
         self._began_s: float | None = None
         """When the running round began; None between rounds."""
+        self._in_round = 1
+        self._holding_until_s = 0.0
 
     @property
     def latest_s(self) -> float:
         """Return how long the last round took, or how long the running one takes already, if that is longer."""
         return self._last_s if self._began_s is None else max(self._last_s, perf_counter() - self._began_s)
 
-    def begin(self) -> None:
-        self._began_s = perf_counter()
+    @property
+    def holds_writes(self) -> bool:
+        """True if a write to a file should wait for the file's sync, since this takes long, or did lately."""
+        now_s, began_s = perf_counter(), self._began_s
+        return now_s < self._holding_until_s or (began_s is not None and now_s - began_s >= HOLDING_S * self._in_round)
+
+    @property
+    def gathering_s(self) -> float:
+        """How long a round waits for the appends that waited for the last one, so that it covers them all."""
+        if not self.holds_writes:
+            return 0.0
+        return min(max(self._last_s * _GATHERING_SHARE, _GATHERING_S_MIN), _GATHERING_S_MAX)
+
+    def begin(self, logs: int = 1) -> None:
+        self._began_s, self._in_round = perf_counter(), logs
 
     def note(self, logs: int, took_s: float) -> None:
+        if took_s >= HOLDING_S * logs:
+            self._holding_until_s = perf_counter() + HOLDING_KEPT_S
         self._began_s, self._last_s = None, took_s
         self.rounds += 1
         self.logs += logs
@@ -96,6 +124,11 @@ class LogSyncer:
         """Return how long a round of syncs takes there now; 0 in a directory that had none."""
         syncer = self._directories.get(directory)
         return 0.0 if syncer is None else syncer.counts.latest_s
+
+    def holds_writes(self, directory: LogDirectory) -> bool:
+        """Return whether syncs there take so long that no write to a file should meet a sync of it."""
+        syncer = self._directories.get(directory)
+        return syncer is not None and syncer.counts.holds_writes
 
     def request(self, replica: Syncable) -> None:
         """Request a sync of the replica's log; `complete_sync` is called after it."""
@@ -139,6 +172,8 @@ class _DirectorySyncer:
     async def wanted(self) -> list[Syncable]:
         """Return the replicas that requested a sync since the last round; wait for the first one."""
         await self._wanted.wait()
+        if (gathering_s := self.counts.gathering_s) > 0:
+            await asyncio.sleep(gathering_s)
         self._wanted.clear()
         dirty, self._dirty = self._dirty, {}
         return list(dirty)
@@ -155,7 +190,7 @@ class _DirectorySyncer:
             return
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        self.counts.begin()
+        self.counts.begin(len(tickets))
         alarm = loop.call_later(SLOW_S, self._log_slow, loop.time())
         running = self.thread.submit(_run_all, [ticket for _, ticket in tickets])
         running.add_done_callback(lambda ran: loop.call_soon_threadsafe(_complete_all, ran, tickets, over))

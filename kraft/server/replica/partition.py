@@ -45,7 +45,7 @@ from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory
 from kraft.server.replica.counts import BrokerCounts, TopicCounts
-from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition_services import PartitionServices
 from kraft.server.replica.replica_log import ReplicaLog
 from kraft.server.replica.waiting_appends import AppendQueue
@@ -277,8 +277,7 @@ class Partition:
         leader.check_produce(acks)
         size_bytes = records.size_bytes if isinstance(records, CheckedRecords) else len(records)
         replica_log.admit(size_bytes)
-        if (change := replica_log.changes.under_way) is not None:
-            raise LogIsChanging(change, is_own=False)
+        replica_log.check_accepts()
         epoch, now_ms = LeaderEpoch(self.leader_epoch), self._services.wall_ms()
         log = replica_log.log
         with replica_log.watching_storage:

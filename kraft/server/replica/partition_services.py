@@ -36,6 +36,8 @@ class PartitionServices(Struct, frozen=True, kw_only=True):
     monotonic_ms: NowMs
     wall_ms: NowMs
     request_sync: Callable[[ReplicaLog], None]
+    holds_writes: Callable[[LogDirectory], bool]
+    """Returns True for a log directory whose syncs take so long that no write to a file should meet a sync of it."""
     propose_isr: Callable[[Partition, ProposeIsr], None]
     directory_failed: PartitionFailed
     """Reports a failed write or sync in the partition's log directory: all its replicas go offline."""

@@ -65,6 +65,7 @@ class ReplicaLog:
             watching_storage=lambda: self.watching_storage,
             request_step=self._request_sync,
             went_idle=user.log_change_ended,
+            must_wait=self._write_would_wait,
         )
         self.directory_in_use = BothLocks(self.files_in_use, self.changes.files_in_use)
         """Held by a thread that moves or removes the replica's directory."""
@@ -145,9 +146,24 @@ class ReplicaLog:
         """Drop the state of producers that sent nothing for this long."""
         self.log.expire_producers(self._services.monotonic_ms(), expiration_ms)
 
+    def _write_would_wait(self) -> bool:
+        """Return whether the kernel may let a write wait for the running sync, for long."""
+        is_syncing = any(log is self.log and not ticket.has_run for ticket, log in self._syncing.items())
+        return is_syncing and self._services.holds_writes(self.log_directory)
+
+    def check_accepts(self) -> None:
+        """Raise LogIsChanging if an append has to wait: for a change, or for a sync that would hold the event loop."""
+        change = self.changes.under_way
+        if change is None and self._write_would_wait():
+            outcome = self.changes.make(_nothing)
+            change = None if outcome.is_done else outcome
+        if change is not None:
+            raise LogIsChanging(change, is_own=False)
+
     def make_ready(self, change: Change[None]) -> None:
         """Make a change that an append needs. Raises LogIsChanging if it takes steps."""
-        outcome = self.changes.make(lambda: change)
+        held = self.log
+        outcome = self.changes.make(lambda: change, is_wanted=lambda: self.log is held)
         if not outcome.is_done:
             raise LogIsChanging(outcome, is_own=True)
 
@@ -178,6 +194,10 @@ class ReplicaLog:
                 self.sync_if_open()
             return
         log = self._syncing.pop(ticket)
+        self._sync_ended(ticket, log)
+        self.changes.go_on()
+
+    def _sync_ended(self, ticket: SyncTicket, log: PartitionLog) -> None:
         if self._closed or log is not self.log:
             # The log only closes its files now; a refusal because it is closed is no failure.
             with suppress(Refusal):
@@ -246,6 +266,8 @@ class ReplicaLog:
         before.release()
         self.move = None
         self._unsynced_since_ms = None
+        # What waited for a sync of the other file: on a disk that hangs, that never ends.
+        self.changes.go_on()
 
     # --- failures --------------------------------------------------------------------------------------------
 
@@ -275,6 +297,11 @@ class ReplicaLog:
         # A log that refused an append because the disk is full is intact and has not failed.
         if self.log.failure is not None:
             self._user.log_directory_failed(refusal.message)
+
+
+def _nothing() -> Change[None]:
+    """What an append waits for that only waits for its turn."""
+    yield from ()
 
 
 class _StorageWatch:

@@ -142,6 +142,7 @@ class Mover:
                 monotonic_ms=lambda: 0,
                 wall_ms=lambda: WALL_MS,
                 request_sync=self._thread.request,
+                holds_writes=lambda _: False,
                 propose_isr=self._note_proposal,
                 directory_failed=lambda partition, reason: self.directory_failed(partition.log_directory, reason),
                 replica_is_corrupt=self._note_rot,

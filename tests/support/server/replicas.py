@@ -24,6 +24,7 @@ from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
+    LogDirectory,
     Offset,
     PartitionEpoch,
     TopicId,
@@ -149,6 +150,7 @@ class Broker:
     is_full: bool = False
     request_sync: Callable[[ReplicaLog], None] | None = None
     role_changed: Callable[[Partition], None] = lambda partition: None
+    holds_writes: Callable[[LogDirectory], bool] = lambda directory: False
     throttles: ReplicationThrottles = field(init=False)
     """Without limits, until a test sets some."""
 
@@ -163,6 +165,7 @@ class Broker:
             monotonic_ms=lambda: self.now_ms,
             wall_ms=lambda: self.wall_ms,
             request_sync=self.request_sync or self.thread.request,
+            holds_writes=self.holds_writes,
             admit=self.admit,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
             directory_failed=lambda _, reason: self.failures.append(reason),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,25 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.log.group_commit import SyncTicket
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica import log_syncer
+from kraft.server.replica.log_changes import LogIsChanging
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.replica_log import ReplicaLog
-from tests.support.server.replicas import Broker, batch, lead_begun, outcome, remove_directory, until
+from tests.support.server.replicas import (
+    Broker,
+    batch,
+    follow,
+    lead_begun,
+    leaders_batch,
+    outcome,
+    remove_directory,
+    settle,
+    until,
+)
 
 pytestmark = pytest.mark.real_time
 
@@ -189,11 +200,16 @@ async def test_a_partition_that_is_deleted_during_its_sync_delays_no_other(broke
         assert broker.failures == []
 
 
-async def replicas_on_two_disks(broker: Broker, syncer: LogSyncer) -> tuple[Partition, Partition]:
+async def replicas_on_two_disks(
+    broker: Broker, syncer: LogSyncer, *, is_watched: bool = False
+) -> tuple[Partition, Partition]:
     """Led by this broker, the first one in disk-a and the second one in disk-b."""
     partitions = []
     for number, disk in enumerate(DISKS):
-        partition = led(Broker(broker.directory / disk), syncer, number)
+        on_disk = Broker(broker.directory / disk)
+        if is_watched:
+            on_disk.holds_writes = syncer.holds_writes
+        partition = led(on_disk, syncer, number)
         partitions.append(partition)
     return partitions[0], partitions[1]
 
@@ -299,3 +315,152 @@ async def test_the_latest_sync_is_the_last_one_or_the_running_one_if_it_takes_lo
     assert counts.latest_s == 3_600
     counts.note(1, 0.5)
     assert counts.latest_s == 0.5
+
+
+class SlowFile:
+    """A file whose writes wait for its sync, as in kernels that lock a file for both."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.gate = Gate(partition)
+        self.met = 0
+        """Writes that would have waited, on the event loop."""
+        file: Any = partition.log._files.active.file
+        self._append, self._sync, self._is_syncing = file.append, file.sync, False
+        file.append, file.sync = self._appended, self._synced
+
+    def _synced(self) -> None:
+        self._is_syncing = True
+        self._sync()
+        self._is_syncing = False
+
+    def _appended(self, pieces: Any) -> Any:
+        self.met += self._is_syncing
+        return self._append(pieces)
+
+
+@asynccontextmanager
+async def slowly_syncing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, first: Callable[[Partition], object]
+) -> AsyncIterator[tuple[Partition, SlowFile, LogSyncer]]:
+    """A replica that made `first`, whose sync hangs for longer than a write to its file may wait."""
+    monkeypatch.setattr(log_syncer, "HOLDING_S", 0.02)
+    async with syncing(broker) as syncer:
+        broker.holds_writes = syncer.holds_writes
+        partition = led(broker, syncer)
+        file = SlowFile(partition)
+        try:
+            first(partition)
+            await until(file.gate.began.is_set)
+            await until(lambda: syncer.holds_writes(partition.log_directory))
+            yield partition, file, syncer
+        finally:
+            file.gate.open.set()
+
+
+def write_as_leader(partition: Partition) -> None:
+    partition.append(batch("a"), -1)
+
+
+def write_as_follower(partition: Partition) -> None:
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", at=0, epoch=1))
+
+
+async def test_a_producers_records_wait_for_a_slow_sync_and_then_share_the_next_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_syncer, "_GATHERING_S_MIN", 0.5)
+    async with slowly_syncing(broker, monkeypatch, write_as_leader) as (partition, file, syncer):
+        waits = []
+        for _ in range(3):
+            with pytest.raises(LogIsChanging) as wait:
+                partition.append(batch("b"), -1)
+            waits.append(asyncio.ensure_future(_waited(wait.value.work)))
+        await settle()
+        assert not any(each.done() for each in waits)
+        file.gate.open.set()
+        await asyncio.wait_for(asyncio.gather(*waits), DEADLINE_S)
+        # Each appends in a turn of its own, as from the partition's queue.
+        for _ in waits:
+            partition.append(batch("b"), -1)
+            await asyncio.sleep(0)
+        await until(partial(_is_over, partition.park_produce(Offset(4))))
+        assert (file.met, file.gate.syncs) == (0, 2)
+        assert syncer.holds_writes(partition.log_directory)
+
+
+async def _waited(work: Any) -> None:
+    await work.wait()
+
+
+async def test_a_followers_records_wait_for_a_slow_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with slowly_syncing(broker, monkeypatch, write_as_follower) as (partition, file, _):
+        appended = partition.append_as_follower(leaders_batch("b", at=1, epoch=1))
+        await settle()
+        assert (appended.is_done, partition.log.log_end_offset) == (False, 1)
+        file.gate.open.set()
+        await asyncio.wait_for(appended.wait(), DEADLINE_S)
+        assert (file.met, partition.log.log_end_offset) == (0, 2)
+        await until(lambda: partition.log.synced_end_offset == 2)
+
+
+async def test_records_that_wait_for_a_slow_sync_are_refused_when_the_replica_is_deleted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with slowly_syncing(broker, monkeypatch, write_as_follower) as (partition, file, _):
+        appended = partition.append_as_follower(leaders_batch("b", at=1, epoch=1))
+        partition.retire()
+        with pytest.raises(Refusal):
+            await asyncio.wait_for(appended.wait(), DEADLINE_S)
+        file.gate.open.set()
+        await settle()
+        assert file.met == 0
+
+
+async def test_records_wait_for_no_sync_of_a_disk_that_the_replica_has_left(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_syncer, "HOLDING_S", 0.02)
+    async with syncing(broker) as syncer:
+        moved, target = await replicas_on_two_disks(broker, syncer, is_watched=True)
+        gate = Gate(moved)
+        moved.append(batch("a"), -1)
+        await until(gate.began.is_set)
+        await until(lambda: syncer.holds_writes(moved.log_directory))
+        try:
+            with pytest.raises(LogIsChanging) as wait:
+                moved.append(batch("b"), -1)
+            target.log.append_as_follower(moved.log.read(Offset(0), 1 << 20, Offset(1)))
+            target.log.settle()
+            moved.log_moved(target.log)
+            await asyncio.wait_for(_waited(wait.value.work), DEADLINE_S)
+            moved.append(batch("b"), -1)
+            await until(partial(_is_over, moved.park_produce(Offset(2))))
+        finally:
+            gate.open.set()
+
+
+async def test_a_slow_disk_is_taken_to_be_slow_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(log_syncer, "perf_counter", lambda: now_s)
+    counts = log_syncer.SyncCounts()
+    # Five logs in a second are no slow disk.
+    counts.begin(5)
+    now_s += 1.0
+    seen = [counts.holds_writes]
+    counts.note(5, 1.0)
+    seen.append(counts.holds_writes)
+    counts.begin(1)
+    now_s += 4.0
+    seen.append(counts.holds_writes)
+    counts.note(1, 4.0)
+    gathering_s = [counts.gathering_s]
+    counts.begin(1)
+    counts.note(1, 0.001)
+    gathering_s.append(counts.gathering_s)
+    seen.append(counts.holds_writes)
+    now_s += log_syncer.HOLDING_KEPT_S
+    gathering_s.append(counts.gathering_s)
+    seen.append(counts.holds_writes)
+    assert seen == [False, False, True, True, False]
+    assert gathering_s == [0.4, 0.01, 0]
