@@ -94,6 +94,7 @@ def _create_topic(address: str) -> None:
         except (OSError, KraftError):
             if time.monotonic() > until_s:
                 raise
+            # The node is still starting.
             time.sleep(0.5)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -114,9 +114,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     def matches(self, name: str) -> bool:
         return self.search.lower() in name.lower()
 
-    def shown(self, rows: list[Row], total: int, key: Callable[[Row], object] | None = None) -> Paged[Row]:
+    def shown(self, rows: list[Row], total: int, key: Callable[[Row], Any] | None = None) -> Paged[Row]:
         """Return the rows of this page, sorted by the key, or as they are."""
-        ordered = rows if key is None else sorted(rows, key=key)  # type: ignore[arg-type]
+        ordered = rows if key is None else sorted(rows, key=key)
         ordered = ordered[::-1] if self.descending else ordered
         pages = max(1, math.ceil(len(rows) / ROWS_MAX))
         page = min(self.page, pages)

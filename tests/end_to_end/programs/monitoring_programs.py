@@ -139,7 +139,7 @@ def _write_samples(directory: Path, nodes: Sequence[int], alertmanager: int, mai
         {
             "interval: 15s": "interval: 1s",
             '["broker-1.example:9404", "broker-2.example:9404", "broker-3.example:9404"]': json.dumps(addresses),
-            "localhost:9093": f"{HOST}:{alertmanager}",
+            "alertmanager.example:9093": f"{HOST}:{alertmanager}",
         },
     )
     mails = _replaced(

@@ -382,14 +382,16 @@ def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_
 
 
 @contextmanager
-def follower_on_a_small_disk(tmp_path: Path, lag_time_max_ms: int) -> Iterator[tuple[Cluster, Path]]:
+def follower_on_a_small_disk(
+    tmp_path: Path, lag_time_max_ms: int, min_insync_replicas: int = 2
+) -> Iterator[tuple[Cluster, Path]]:
     """Start three nodes that hold the topic 'orders', which node 3 follows on a disk of its own."""
     with small_disk(tmp_path / "disk", 64 * MIB) as disk:
         log_dirs = {3: {"log.dirs": str(disk / "node-3"), "log.free.space.min.bytes": str(16 * MIB)}}
         overrides = {"replica.lag.time.max.ms": str(lag_time_max_ms)}
         with Cluster(3, tmp_path / "cluster", overrides=overrides, node_overrides=log_dirs) as cluster:
             with Admin(cluster.bootstrap_servers) as admin:
-                admin.create_topic("orders", 1, 3, {"min.insync.replicas": "2"})
+                admin.create_topic("orders", 1, 3, {"min.insync.replicas": str(min_insync_replicas)})
             if leader(cluster, "orders") == 3:
                 cluster.node(3).terminate()
                 cluster.node(3).start()
@@ -400,7 +402,8 @@ def follower_on_a_small_disk(tmp_path: Path, lag_time_max_ms: int) -> Iterator[t
 
 
 def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_room(tmp_path: Path) -> None:
-    with follower_on_a_small_disk(tmp_path, 1_000) as (cluster, disk):
+    # Long before the time for which followers may lag.
+    with follower_on_a_small_disk(tmp_path, 120_000) as (cluster, disk):
         filler = fill(disk, 12 * MIB)
         until(lambda: FULL in said(cluster, 3), "it notices")
         publish(cluster, "orders", numbered(100))
@@ -429,7 +432,8 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_r
 
 @pytest.mark.slow
 def test_producers_and_the_command_name_the_follower_on_a_full_disk_that_they_wait_for(tmp_path: Path) -> None:
-    with follower_on_a_small_disk(tmp_path, 120_000) as (cluster, disk):
+    # With fewer in sync acks=all would be refused, so this follower is waited for.
+    with follower_on_a_small_disk(tmp_path, 120_000, min_insync_replicas=3) as (cluster, disk):
         filler = fill(disk, 12 * MIB)
         until(lambda: FULL in said(cluster, 3), "it notices")
         servers = cluster.bootstrap_servers

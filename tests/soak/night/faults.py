@@ -151,6 +151,7 @@ def _throttle(night: Night) -> None:
         admin.alter_broker_configs(node.node_id, {"follower.replication.throttled.rate": str(THROTTLED_RATE)})
         admin.alter_topic_configs(TOPIC, {"follower.replication.throttled.replicas": "*"})
     node.terminate()
+    # Meanwhile the load writes records that it lacks.
     time.sleep(2)
     node.start()
     night.cluster.wait_ready()

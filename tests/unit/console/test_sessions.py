@@ -9,7 +9,7 @@ from kraft.console import sessions as module
 from kraft.console.sessions import Login, Sessions, TooManySessions
 
 ALICE: Any = Login(user="alice", client=None)  # type: ignore[arg-type]  # No test here asks a cluster.
-BOB: Any = Login(user="bob", client=None)  # type: ignore[arg-type]
+BOB: Any = Login(user="bob", client=None)  # type: ignore[arg-type]  # Likewise.
 
 
 @pytest.fixture(name="sessions")

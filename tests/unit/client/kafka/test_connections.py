@@ -288,6 +288,7 @@ async def test_a_connection_that_breaks_ends_the_stream_for_both_tasks() -> None
         stream = connections.peer(running.address).open(PRODUCE)
         await stream.send(produce(1, ("a", 0)))
         receiving = asyncio.ensure_future(stream.receive())
+        # It begins to wait.
         await asyncio.sleep(0)
         await connections.close()
         with pytest.raises(Unreachable):

@@ -21,7 +21,7 @@ def test_a_request_whose_connection_breaks_as_it_begins_is_begun_and_cancelled()
             connection._transport.abort()
             return waiting(request)
 
-        served.requests._waiting = breaks  # type: ignore[method-assign]
+        served.requests._waiting = breaks  # type: ignore[method-assign]  # The test breaks it there.
         client.send(b"wait for ever")
         await served.until(lambda: served.requests.cancelled == [b"wait for ever"])
 

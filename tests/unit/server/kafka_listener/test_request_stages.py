@@ -16,6 +16,7 @@ def test_a_request_behind_another_one_waits_in_the_queue_and_the_first_one_remot
         first, second = served.listener.times.by_key[b"wait"[1]], served.listener.times.by_key[b"now,"[1]]
         client.send(b"wait a moment", b"now, the second")
         await served.until(lambda: bool(served.requests.waiting))
+        # The time that is to be measured.
         await asyncio.sleep(0.05)
         served.requests.waiting[b"wait a moment"].set_result(b"done")
         assert [await client.answer() for _ in range(2)] == [b"done", b"answer to now, the second"]
@@ -39,6 +40,7 @@ def test_a_response_is_sent_when_its_client_has_read_it_and_not_before() -> None
         await served.until(lambda: bool(served.requests.waiting))
         served.requests.waiting[b"wait a moment"].set_result(large)
         await served.until(lambda: sum(times.durations) == 1)
+        # Time in which the response would be noted as sent, too early.
         await asyncio.sleep(0.05)
         assert times.send_s == 0
         assert await client.answer() == large
@@ -54,6 +56,7 @@ def test_a_response_behind_another_one_waits_to_be_sent() -> None:
         waits, ready = served.listener.times.by_key[b"pipe"[1]], served.listener.times.by_key[b"soon"[1]]
         client.send(b"pipeline 1", b"soon, the second")
         await served.until(lambda: len(served.requests.begun) == 2)
+        # The time that is to be measured.
         await asyncio.sleep(0.05)
         served.requests.waiting[b"pipeline 1"].set_result(b"one")
         assert [await client.answer() for _ in range(2)] == [b"one", b"answer to soon, the second"]
