@@ -17,7 +17,12 @@ _NEEDED: Final = ("jinja2", "starlette", "uvicorn")
 def console(
     config: Annotated[
         Path,
-        typer.Option("--config", "-c", metavar="FILE", help="File that names the clusters; docs/console.md."),
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="Configuration file: the listener and the clusters, as docs/console.md says.",
+        ),
     ],
 ) -> None:
     """Serve the web console until Ctrl-C.

@@ -64,7 +64,7 @@ def dev(
     ] = False,
     metrics: Annotated[
         bool,
-        typer.Option("--metrics", help="Serve metrics for Prometheus, and probes, on a port of each node."),
+        typer.Option("--metrics", help="Each node serves /metrics, /healthz and /readyz on a port of its own."),
     ] = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""

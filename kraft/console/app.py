@@ -87,7 +87,7 @@ class Console:
         closing = [loop.run_in_executor(self._threads, each.client.close) for each in logins]
         for outcome in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(outcome, BaseException):
-                log.warning("client not closed", error=str(outcome))
+                log.warning("client of a session not closed", error=str(outcome))
 
     # --- who asks ------------------------------------------------------------------------------------------------
 
@@ -211,11 +211,12 @@ class Console:
         try:
             client = await self._in_thread(partial(self._log_in_at, cluster, user, form.get("password", "")))
         except clients.WrongLogin:
-            log.warning("login refused", cluster=cluster.name, user=user[:100], address=address)
+            log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason="refused")
             return self._form(request, cluster, "The cluster refuses this user or this password.", after, 401)
         except clients.NoAnswer as error:
             self._limits.succeeded(address, cluster.name, user)
-            return self._form(request, cluster, f"The cluster did not answer: {error}", after, 504)
+            log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason=str(error))
+            return self._form(request, cluster, f"The login could not be checked: {error}", after, 504)
         self._limits.succeeded(address, cluster.name, user)
         return await self._begin(request, cluster, Login(user=user, client=client), after)
 
@@ -227,7 +228,7 @@ class Console:
             await self._close([login])
             return self._form(request, cluster, "Too many people are logged in: try again later.", after, 503)
         await self._close([] if replaced is None else [replaced])
-        log.info("logged in", cluster=cluster.name, user=login.user)
+        log.info("user logged in", cluster=cluster.name, user=login.user)
         where = protection.safe_next(after)
         response = RedirectResponse(where if where != "/" else f"/clusters/{cluster.name}", 303)
         self._set_cookie(response, "session", session.session_id)

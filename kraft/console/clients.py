@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kraft.client import Admin, AuthenticationFailed, KraftError, Refusal
+from kraft.client import Admin, AuthenticationFailed, ErrorCode, KraftError, Refusal
 from kraft.client.cluster.network import Network
 from kraft.console.asking import CLIENT_MS
 from kraft.console.config import ClusterConfig
@@ -65,7 +65,9 @@ def logged_in(cluster: ClusterConfig, user: str, password: str) -> UserClient:
         client.admin.describe_cluster(timeout_ms=CLIENT_MS)
     except AuthenticationFailed as error:
         client.close()
-        raise WrongLogin(str(error)) from error
+        # With any other code, listener and console do not fit: the user can do nothing about it.
+        wrong = error.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        raise (WrongLogin if wrong else NoAnswer)(str(error)) from error
     except Refusal:
         # Whoever may not ask this has logged in all the same.
         return client

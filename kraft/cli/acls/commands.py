@@ -125,7 +125,7 @@ def delete(
     actions: Actions,
     resources: Resources,
     principal: Principal = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --principal: do not ask before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the ACLs of --principal without asking.")] = False,
     pattern: Pattern = None,
     force: Force = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,

@@ -201,7 +201,8 @@ async def _abort_transaction(ask: Ask, request: AbortTransactionRequest) -> Abor
     for result in (each for one in response.markers for topic in one.topics for each in topic.partitions):
         if result.error_code != ErrorCode.NONE:
             code = error_code(result.error_code)
-            raise Refusal(code, f"{request.topic}-{result.partition_index}: {code.name}")
+            what = f"the abort marker was not written into {request.topic}-{result.partition_index}"
+            raise Refusal(code, f"{what}: {code.name}")
     return AbortTransactionResponse()
 
 

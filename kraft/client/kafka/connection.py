@@ -75,7 +75,7 @@ class KafkaConnection:
             raise NotKafka(self.address, error.reason) from error
         if response.error_code != ErrorCode.NONE:
             code = error_code(response.error_code)
-            raise Refusal(code, f"{self.address} does not tell its versions: {code.name}")
+            raise Refusal(code, f"{self.address} refused ApiVersions, the first request of a client: {code.name}")
         self._served = ranges_of(response.api_keys)
         return response
 

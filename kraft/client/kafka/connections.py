@@ -37,6 +37,7 @@ class KafkaConnections:
         self._explain = explain
         self._peers: dict[tuple[str, str], KafkaPeer] = {}
         self._open: set[LoggedInConnection] = set()
+        self._is_closed = False
 
     def peer(self, address: str, client_id: str = "") -> KafkaPeer:
         key = address, client_id
@@ -45,6 +46,7 @@ class KafkaConnections:
         return self._peers[key]
 
     async def close(self) -> None:
+        self._is_closed = True
         for each in list(self._open):
             each.connection.close()
         self._open.clear()
@@ -52,6 +54,9 @@ class KafkaConnections:
     def _opening(self, address: str, client_id: str) -> Callable[[], Coroutine[Any, Any, LoggedInConnection]]:
         async def open_one() -> LoggedInConnection:
             opened = await self._dialler.open(address, client_id)
+            if self._is_closed:
+                opened.connection.close()
+                raise Unreachable(address, "the client is closed")
             self._open = {each for each in self._open if not each.connection.is_over}
             self._open.add(opened)
             return opened
@@ -101,11 +106,8 @@ class KafkaPeer:
             opened = await self._taken()
             try:
                 response = await (await opened.ready()).request(request)
-            except Refusal:
-                # The login failed, or the request was not sent, because the broker does not have it.
-                self._idle.append(opened)
-                raise
             except BaseException:
+                # A late answer would be taken for that of the next request.
                 opened.connection.close()
                 raise
             self._idle.append(opened)

@@ -42,9 +42,8 @@ async def _log_in(credentials: Credentials, connection: KafkaConnection) -> int:
     mechanism = SaslMechanism.OAUTHBEARER if isinstance(login, TokenLogin) else login.mechanism
     shaken: SaslHandshakeResponse = await connection.request(SaslHandshakeRequest(mechanism=mechanism.value))
     if shaken.error_code != ErrorCode.NONE:
-        offered = ", ".join(shaken.mechanisms) or "none"
-        code = error_code(shaken.error_code)
-        raise Refusal(code, f"{connection.address}: {mechanism} is not among its mechanisms, {offered}")
+        offered = ", ".join(shaken.mechanisms) or "no mechanism"
+        raise Refusal(error_code(shaken.error_code), f"the listener offers {offered}, and not {mechanism}")
     exchange = client_exchange(login, secrets.token_urlsafe(NONCE_BYTES))
     message: bytes | None = next(exchange)
     lifetime_ms = 0

@@ -67,7 +67,8 @@ class KafkaStream(Generic[Request, Response]):
             raise self._ended
         try:
             if self._opened is None:
-                self._opened = await self._connect()
+                self._take(await self._connect())
+            assert self._opened is not None, "it was taken"
             connection = await self._opened.ready()
             message = self._messages.message(request)
             if self._messages.is_answered(request):
@@ -110,6 +111,13 @@ class KafkaStream(Generic[Request, Response]):
     async def close(self) -> None:
         """Close the connection; pending responses are dropped, and a task that waits for one gets Unreachable."""
         self._end(Unreachable(self._address, "the stream is closed"))
+
+    def _take(self, opened: LoggedInConnection) -> None:
+        self._opened = opened
+        if self._ended is not None:
+            # The stream was closed meanwhile.
+            opened.connection.close()
+            raise self._ended
 
     async def _failed(self, error: Unreachable | Refusal) -> Unreachable | Refusal:
         if self._ended is None:

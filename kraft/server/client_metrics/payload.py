@@ -25,6 +25,7 @@ STEPS_MAX: Final = 20_000
 
 COMPUTED_S_MAX: Final = 0.001
 PAUSE_S: Final = 0.0005
+"""The thread that reads a push pauses after so much work: otherwise it keeps the interpreter from the event loop."""
 
 COUNTER_SUFFIX: Final = "_total"
 

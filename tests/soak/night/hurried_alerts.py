@@ -125,6 +125,7 @@ class Prometheus:
             except (OSError, HTTPException, ValueError):
                 if time.monotonic() > until_s:
                     raise
+                # Prometheus is still starting.
                 time.sleep(_POLL_S)
             else:
                 return

@@ -99,6 +99,7 @@ def _settled(night: Night, struck_at: float, tell: Callable[[str], None]) -> lis
         tell(f"{after_s:.0f} s, {len(found)} alerts")
         if after_s > LOOK_AFTER_S and time.monotonic() - changed_s > QUIET_S:
             break
+        # Until the rules are evaluated again.
         time.sleep(_POLL_S)
         now = night.prometheus.firing()
         if [each.labels for each in now] != [each.labels for each in found]:

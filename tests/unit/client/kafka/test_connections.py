@@ -45,24 +45,41 @@ class Broker:
         self.requests: list[Message] = []
         self.address = ""
         self._arrived = asyncio.Condition()
+        self.ended = 0
+        self.tells_versions = asyncio.Event()
+        """Set while the first request of a connection is answered."""
+        self.tells_versions.set()
 
     async def have_arrived(self, count: int) -> None:
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
 
+    async def have_connected(self, count: int) -> None:
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: self.connections >= count)
+
+    async def have_ended(self, count: int) -> None:
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: self.ended >= count)
+
+    async def _note(self) -> None:
+        async with self._arrived:
+            self._arrived.notify_all()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        await self._note()
         try:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 header, position = decode_request_header(frame)
                 request = decode(request_type(header.api_key), header.api_version, frame, position)
                 if header.api_key == ApiKey.API_VERSIONS:
+                    await self.tells_versions.wait()
                     response: Message | bytes | None = ApiVersionsResponse(error_code=0, api_keys=advertised(ApiKey))
                 else:
                     self.requests.append(request)
-                    async with self._arrived:
-                        self._arrived.notify_all()
+                    await self._note()
                     response = await self._answer(request)
                 if isinstance(response, Message):
                     response = b"".join(encode_response(response, header.api_version, header.correlation_id))
@@ -71,6 +88,8 @@ class Broker:
             return
         finally:
             writer.close()
+            self.ended += 1
+            await self._note()
 
 
 @asynccontextmanager
@@ -295,3 +314,21 @@ async def test_a_connection_that_breaks_ends_the_stream_for_both_tasks() -> None
             await receiving
         with pytest.raises(Unreachable):
             await stream.send(produce(2, ("a", 0)))
+
+
+async def test_what_is_dialled_while_the_client_closes_is_closed_too() -> None:
+    async with broker(nothing) as (running, connections):
+        running.tells_versions.clear()
+        stream = connections.peer(running.address).open(PRODUCE)
+        sending = asyncio.ensure_future(stream.send(produce(1, ("a", 0))))
+        calling = asyncio.ensure_future(connections.peer(running.address).call(METADATA, metadata_of(None), ADMIN_S))
+        await running.have_connected(2)
+        await stream.close()
+        await connections.close()
+        running.tells_versions.set()
+        with pytest.raises(Unreachable, match="is closed"):
+            await sending
+        with pytest.raises(Unreachable, match="the client is closed"):
+            await calling
+        # Both ends know: the broker reads the end of each connection.
+        await running.have_ended(2)

@@ -47,7 +47,7 @@ def scraped(received: ReceivedMetrics, now_ms: int = 0) -> dict[tuple[str, str],
 
     found = {}
     # The parser has no types.
-    for family in text_string_to_metric_families(asyncio.run(text())):  # type: ignore[no-untyped-call]
+    for family in text_string_to_metric_families(asyncio.run(text())):  # type: ignore[no-untyped-call]  # The parser has no types.
         for sample in family.samples:
             labels = {key: value for key, value in sample.labels.items() if value and key != "client_id"}
             labels["client_instance_id"] = labels["client_instance_id"][-2:]

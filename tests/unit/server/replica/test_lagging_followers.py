@@ -157,27 +157,17 @@ async def test_a_follower_on_a_full_disk_is_logged_once_with_its_directory_and_t
     assert (over["event"], over["broker"], over["directory"]) == ("follower resumed storing records", 2, "/full")
 
 
-async def test_a_follower_without_room_is_proposed_out_of_the_isr_long_before_its_lag_time_is_over(
-    asking: Asking,
-) -> None:
-    fetched(asking.partition, 0)
-    asking.answer = FULL
-    async with running(asking):
-        asking.append()
-        await asking.pass_seconds(4)
-    assert [[member.broker_id for member in each.isr] for each in asking.broker.proposals] == [[1]]
-
-
-@pytest.mark.parametrize("answer", [SOUND, FAILED])
-async def test_a_follower_that_only_lags_or_whose_directory_its_broker_reports_is_not(
-    asking: Asking, answer: list[DescribeLogDirsResult]
+# Of a directory that has failed, its broker tells the controller.
+@pytest.mark.parametrize(("answer", "proposed"), [(FULL, [[1]]), (SOUND, []), (FAILED, [])])
+async def test_only_a_follower_without_room_is_proposed_out_of_the_isr_before_its_lag_time_is_over(
+    asking: Asking, answer: list[DescribeLogDirsResult], proposed: list[list[int]]
 ) -> None:
     fetched(asking.partition, 0)
     asking.answer = answer
     async with running(asking):
         asking.append()
         await asking.pass_seconds(4)
-    assert asking.broker.proposals == []
+    assert [[member.broker_id for member in each.isr] for each in asking.broker.proposals] == proposed
 
 
 async def test_a_produce_is_told_which_follower_it_waits_for_since_when_and_why(asking: Asking) -> None:
