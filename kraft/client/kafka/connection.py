@@ -49,6 +49,8 @@ class KafkaConnection:
         self._requests = 0
         self._awaited: deque[_Awaited] = deque()
         self._answers = 0
+        self._is_closed = False
+        """This end has closed it."""
         self._ended: str | None = None
         """Why the connection has ended."""
         self._may_write = asyncio.Event()
@@ -96,6 +98,7 @@ class KafkaConnection:
 
     def close(self, reason: str = "the connection is closed") -> None:
         """Close at once; requests that are not answered get Unreachable."""
+        self._is_closed = True
         self.frames.abort(reason)
 
     async def _send(self, request: Message, version: int) -> asyncio.Future[Any]:
@@ -144,7 +147,7 @@ class KafkaConnection:
                 awaited.answer.set_result(response)
 
     def _end(self, reason: str) -> None:
-        if self._answers == 1 and self._awaited:
+        if self._answers == 1 and self._awaited and not self._is_closed:
             # Only the question for versions is answered before a login.
             reason = f"{reason} at the first request: it may require a login, with security.protocol=SASL_..."
         self._ended = reason

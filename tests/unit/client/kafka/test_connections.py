@@ -174,6 +174,21 @@ async def test_a_response_that_is_none_ends_the_connection(sent: bytes, reason: 
             await connections.peer(running.address).call(METADATA, metadata_of(None), ADMIN_S)
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_listener_that_closes_at_the_first_request_may_require_a_login(is_ours: bool) -> None:
+    async def close(_: Message) -> None:
+        raise ConnectionError
+
+    async with broker(never if is_ours else close) as (running, connections):
+        calling = asyncio.ensure_future(connections.peer(running.address).call(METADATA, metadata_of(None), ADMIN_S))
+        await running.have_arrived(1)
+        if is_ours:
+            await connections.close()
+        with pytest.raises(Unreachable) as error:
+            await calling
+    assert ("it may require a login" in str(error.value)) is not is_ours
+
+
 async def test_a_response_that_is_only_an_error_is_raised() -> None:
     async def refuse(_: Message) -> Message:
         return MetadataResponse(brokers=(), topics=(), error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
