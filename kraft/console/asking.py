@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
+from kraft.console.forms import Form, NoAnswerInTime
 from kraft.model.printable import printable
 
 if TYPE_CHECKING:
     from kraft.client import Admin
+    from kraft.console.clients import UserClient
     from kraft.console.config import ClusterConfig
+    from kraft.console.state import State
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -29,8 +32,35 @@ CLIENT_MS: Final = 2_500
 ROWS_MAX: Final = 200
 """Rows of a page."""
 
+CHANGE_S: Final = 10.0
+"""Longest wait for a change."""
+
+CHANGE_CLIENT_MS: Final = 9_000
+"""Longest wait of the client for it, which ends first."""
+
 _NO_ANSWER: Final = "NO_ANSWER"
 _NOT_FOUND: Final = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "GROUP_ID_NOT_FOUND", "INVALID_TOPIC_EXCEPTION"})
+_STATUSES: Final = {
+    _NO_ANSWER: 504,
+    "CHANGED": 409,
+    **dict.fromkeys(
+        ("TOPIC_ALREADY_EXISTS", "NON_EMPTY_GROUP", "GROUP_SUBSCRIBED_TO_TOPIC", "REASSIGNMENT_IN_PROGRESS"), 409
+    ),
+    **dict.fromkeys(
+        (
+            "INVALID_REQUEST",
+            "INVALID_CONFIG",
+            "INVALID_PARTITIONS",
+            "INVALID_REPLICATION_FACTOR",
+            "INVALID_REPLICA_ASSIGNMENT",
+            "POLICY_VIOLATION",
+            "UNACCEPTABLE_CREDENTIAL",
+            "RECORD_TOO_LARGE",
+            "MESSAGE_TOO_LARGE",
+        ),
+        400,
+    ),
+}
 _REMEDY_OF_ACCESS: Final = "ask an administrator for an ACL that allows it (kraft acls create --help)"
 
 
@@ -49,20 +79,29 @@ class Panel(Struct, Generic[T], frozen=True, kw_only=True):
             return 200
         if self.code in _NOT_FOUND:
             return 404
-        return 403 if self.code.endswith("_AUTHORIZATION_FAILED") else 504 if self.code == _NO_ANSWER else 502
+        if self.code.endswith("_AUTHORIZATION_FAILED"):
+            return 403
+        return _STATUSES.get(self.code, 502)
 
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A request for a page: the cluster, the client that acts as the user, and what the address says."""
 
     cluster: ClusterConfig
-    admin: Admin
-    open_admin: Callable[[str, int], Admin]
-    """Opens a client of the same user at other addresses."""
+    user: str
+    """Empty where the cluster is open."""
 
+    client: UserClient
     threads: ThreadPoolExecutor
+    state: State
     path: Mapping[str, str]
     query: Mapping[str, str]
+    form: Form
+    """What was sent; of a page that is only asked for, its query."""
+
+    @property
+    def admin(self) -> Admin:
+        return self.client.admin
 
     async def panel(self, ask: Callable[[], T]) -> Panel[T]:
         """Return what the function finds out, which may block, within the time of a panel."""
@@ -74,15 +113,26 @@ class Asked(Struct, frozen=True, kw_only=True):
         except KraftError as error:
             return problem_of(error)
 
+    async def change(self, make: Callable[[], T]) -> T:
+        """Make a change, in a thread, within its time. Raises KraftError."""
+        made = asyncio.get_running_loop().run_in_executor(self.threads, make)
+        try:
+            return await asyncio.wait_for(made, CHANGE_S)
+        except TimeoutError:
+            raise NoAnswerInTime(
+                f"the cluster did not answer within {CHANGE_S:g} s: whether it was done is not known; look before you"
+                " repeat it"
+            ) from None
 
-def problem_of(error: KraftError) -> Panel[T]:
+
+def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Panel[T]:
     """Return a panel that says what is wrong, and what to do."""
     text = printable(str(error))
     if not isinstance(error, Refusal):
         return Panel(problem=text, code=_NO_ANSWER)
     code = ErrorCode(error.error_code).name
     if code.endswith("_AUTHORIZATION_FAILED"):
-        text = f"you may not see this: {text}; {_REMEDY_OF_ACCESS}"
+        text = f"{forbidden}: {text}; {_REMEDY_OF_ACCESS}"
     elif isinstance(error, AuthenticationFailed):
         text = f"{text}; log out, and log in again"
     return Panel(problem=text, code=code)

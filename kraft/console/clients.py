@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
-from kraft.client import Admin, AuthenticationFailed, ErrorCode, KraftError, Refusal
+from kraft.client import Admin, AuthenticationFailed, Consumer, ErrorCode, KraftError, Producer, Refusal
 from kraft.client.cluster.network import Network
 from kraft.console.asking import CLIENT_MS
 from kraft.console.config import ClusterConfig
@@ -35,6 +37,17 @@ class UserClient(Struct, frozen=True, kw_only=True):
         """Return a client at other addresses of the cluster; the caller closes it."""
         return open_admin(self.cluster, self.user, self.password.text, servers, timeout_ms)
 
+    def consumer(self, **settings: Any) -> Consumer:
+        """Return a consumer that acts as the user; the caller closes it."""
+        return Consumer(self.cluster.bootstrap_servers, **self._common(), **settings)
+
+    def producer(self, **settings: Any) -> Producer:
+        """Return a producer that acts as the user; the caller closes it."""
+        return Producer(self.cluster.bootstrap_servers, **self._common(), **settings)
+
+    def _common(self) -> dict[str, Any]:
+        return _settings(self.cluster, self.user, self.password.text)
+
     def close(self) -> None:
         self.admin.close()
 
@@ -50,12 +63,18 @@ def open_admin(
     """Return a client that acts as the user; it connects at its first call. The caller closes it."""
     return Admin(
         servers or cluster.bootstrap_servers,
-        network=Network(software="kraft-console"),
-        client_id="kraft-console",
         default_api_timeout_ms=timeout_ms,
-        bootstrap_refused_timeout_ms=REFUSED_MS,
-        **cluster.settings(user, password),
+        **_settings(cluster, user, password),
     )
+
+
+def _settings(cluster: ClusterConfig, user: str, password: str) -> dict[str, Any]:
+    return {
+        "network": Network(software="kraft-console"),
+        "client_id": "kraft-console",
+        "bootstrap_refused_timeout_ms": REFUSED_MS,
+        **cluster.settings(user, password),
+    }
 
 
 def logged_in(cluster: ClusterConfig, user: str, password: str) -> UserClient:

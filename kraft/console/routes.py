@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
 
 from kraft.console.asking import Asked
+from kraft.console.forms import Done
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.topics import topic, topics
+from kraft.console.protection import FORM_BYTES_MAX
+from kraft.console.streams import Event
+
+NAVIGATION: Final = (("Overview", ""), ("Brokers", "/brokers"), ("Topics", "/topics"), ("Groups", "/groups"))
+"""Titles, and the ends of their addresses below the cluster's."""
 
 
 class Access(StrEnum):
@@ -32,6 +38,25 @@ class Page(Struct, frozen=True, kw_only=True):
     load: Callable[[Asked], Awaitable[Any]]
     asks: str
     """What the brokers ask for: an operation on a resource."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A form that is sent to a cluster, and below /api an object of JSON. The page at the same path shows the form."""
+
+    path: str
+    perform: Callable[[Asked], Awaitable[Done]]
+    """Raises KraftError."""
+
+    asks: str
+    form_bytes_max: int = FORM_BYTES_MAX
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """Server-sent events of a cluster."""
+
+    path: str
+    events: Callable[[Asked], AsyncGenerator[Event, None]]
+    asks: str
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -54,11 +79,15 @@ PAGES: Final = (
     Page(path="/clusters/{cluster}/groups/{group:path}", template="group.html", load=group, asks="Describe on Group"),
 )
 
+CHANGES: Final[tuple[Change, ...]] = ()
+
+STREAMS: Final[tuple[Stream, ...]] = ()
+
 ACTIONS: Final = (
     Action(name="home", path="/", method="GET", access=Access.ANYBODY),
     Action(name="clusters", path="/api/clusters", method="GET", access=Access.ANYBODY),
     Action(name="login_form", path="/login", method="GET", access=Access.ANYBODY),
     Action(name="log_in", path="/login", method="POST", access=Access.ANYBODY, changes=True),
     Action(name="log_out", path="/logout", method="POST", access=Access.SESSION, changes=True),
-    Action(name="static", path="/static/{file}", method="GET", access=Access.ANYBODY),
+    Action(name="static", path="/static/{file:path}", method="GET", access=Access.ANYBODY),
 )

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import uvicorn
 
-from kraft.console.app import Console, application
+from kraft.console.app import application
 from kraft.console.config import ConsoleConfig
+from kraft.console.console import Console
 from kraft.model.errors import KraftError
 from kraft.tls.contexts import server_context
 from kraft.tls.store_files import StoreError

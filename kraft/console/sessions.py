@@ -56,6 +56,11 @@ class Sessions:
         session.used_ms = now_ms
         return session
 
+    def is_open(self, session_id: str, now_ms: int) -> bool:
+        """Return whether the session has not ended. It is not used by this."""
+        session = self._by_id.get(session_id)
+        return session is not None and not self._has_ended(session, now_ms)
+
     def log_in(self, before: Session | None, cluster: str, login: Login, now_ms: int) -> tuple[Session, Login | None]:
         """Return the session with this login, and the login that it replaces. Raises TooManySessions.
 

@@ -59,7 +59,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 async def overview(asked: Asked) -> Overview:
     def ask() -> Health:
         tls = security_of(asked.cluster).tls
-        return health_of(gather(asked.admin, asked.open_admin, CLIENT_MS, tls=tls))
+        return health_of(gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls))
 
     return Overview(health=await asked.panel(ask))
 

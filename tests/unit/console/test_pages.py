@@ -14,14 +14,15 @@ from kraft.client import ErrorCode, KraftError, Refusal
 from kraft.console import asking, rendering
 from kraft.console.asking import Asked, Paged, Panel, Wanted, problem_of, wanted
 from kraft.console.config import ClusterConfig
+from kraft.console.forms import Form
 from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
 from kraft.console.pages.groups import Group, GroupFacts, GroupRow, Groups, LagRow, Lags, MemberRow
 from kraft.console.pages.overview import Overview, health_of
 from kraft.console.pages.topics import ConfigRow, Offsets, PartitionRow, Topic, TopicFacts, TopicRow, Topics
+from kraft.console.state import State
 from kraft.health.findings import findings
 from tests.support.cluster_facts import broker, facts, partition
-
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
+from tests.support.console_pages import EVIL, assert_shown_as_text
 
 
 def paged(row: Any) -> Paged[Any]:
@@ -78,12 +79,7 @@ def views() -> dict[str, list[Any]]:
 @pytest.mark.parametrize("template", views())
 def test_what_strangers_named_is_shown_as_text(template: str) -> None:
     for view in views()[template]:
-        shared = {"cluster": "prod", "user": EVIL, "csrf_token": EVIL, "path": "/clusters/prod", "clusters": []}
-        page = rendering.html_of(rendering.environment(), template, {**shared, "logins": {}, "view": view})
-        assert "<script" not in page
-        assert "<img" not in page
-        assert "&lt;script&gt;" in page
-        assert "\u202e" not in page
+        assert_shown_as_text(template, view)
 
 
 def test_the_overview_has_the_very_findings_of_the_command() -> None:
@@ -100,7 +96,9 @@ def test_the_overview_has_the_very_findings_of_the_command() -> None:
 def asked(threads: ThreadPoolExecutor) -> Asked:
     cluster = ClusterConfig(name="prod", bootstrap_servers="b:1")
     nothing: Any = None
-    return Asked(cluster=cluster, admin=nothing, open_admin=nothing, threads=threads, path={}, query={})
+    return Asked(
+        cluster=cluster, user="", client=nothing, threads=threads, state=State(), path={}, query={}, form=Form()
+    )
 
 
 def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

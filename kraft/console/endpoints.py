@@ -1,0 +1,142 @@
+"""How pages, changes and streams of a cluster are answered: to browsers, and below /api as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlencode
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from kraft.console.asking import Panel, problem_of
+from kraft.console.config import ClusterConfig
+from kraft.console.console import Console, now_ms
+from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
+from kraft.console.routes import PAGES, Change, Page, Stream
+from kraft.console.sessions import Login, Session
+from kraft.console.streams import TooManyStreams, written
+from kraft.model.errors import KraftError
+from kraft.model.printable import printable
+
+log = structlog.get_logger()
+
+
+class Endpoints:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._pages = {each.path: each for each in PAGES}
+
+    # --- pages ---------------------------------------------------------------------------------------------------
+
+    async def page(self, page: Page, is_api: bool, request: Request) -> Response:
+        found = self._who(request, is_api)
+        if isinstance(found, Response):
+            return found
+        cluster, session, login = found
+        if is_api:
+            view = await page.load(self._console.asked(request, cluster, login))
+            return self._console.json(view, view.status)
+        return await self._shown(page, request, cluster, session, login)
+
+    async def _shown(
+        self,
+        page: Page,
+        request: Request,
+        cluster: ClusterConfig,
+        session: Session | None,
+        login: Login,
+        typed: Form | None = None,
+        problem: Panel[Any] | None = None,
+    ) -> Response:
+        asked = self._console.asked(request, cluster, login, typed)
+        view = await page.load(asked)
+        values = {"view": view, "cluster": cluster.name, "user": login.user, "form": asked.form}
+        if problem is None:
+            return self._console.html(request, page.template, values, view.status, session)
+        values["problem"] = problem.problem
+        return self._console.html(request, page.template, values, problem.status, session)
+
+    def _who(self, request: Request, is_api: bool) -> tuple[ClusterConfig, Session | None, Login] | Response:
+        """Return the cluster of the address and who asks; or the way to the login. Raises HTTPException."""
+        console = self._console
+        cluster, session = console.cluster_of(request.path_params["cluster"]), console.session_of(request)
+        login = console.login_of(session, cluster)
+        if login is not None:
+            return cluster, session, login
+        if is_api:
+            raise HTTPException(401, f"log in to {cluster.name} first, at /login?cluster={cluster.name}")
+        where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    async def change(self, change: Change, is_api: bool, request: Request) -> Response:
+        found = self._who(request, is_api)
+        if isinstance(found, Response):
+            return found
+        cluster, session, login = found
+        console = self._console
+        if is_api:
+            form = await console.json_of(request, change.form_bytes_max)
+            if session is not None:
+                console.check_token(request, request.headers.get("x-kraft-token", ""), session)
+        else:
+            form = await console.form_of(request, change.form_bytes_max)
+            console.check_token(request, form.text("token"), session)
+        told: dict[str, Any] = {"cluster": cluster.name, "user": login.user, "path": request.url.path}
+        try:
+            done = await change.perform(console.asked(request, cluster, login, form))
+        except KraftError as error:
+            problem = problem_of_change(error)
+            log.info("change refused", **told, reason=problem.problem)
+            if is_api:
+                return console.json({"error": problem.problem, "code": problem.code}, problem.status)
+            page = self._pages.get(change.path)
+            if page is None:
+                raise HTTPException(problem.status, problem.problem) from None
+            return await self._shown(page, request, cluster, session, login, form, problem)
+        log.info("change made", **told, said=done.said)
+        if is_api:
+            return console.json({"done": done.said, "value": done.value})
+        response = RedirectResponse(done.where, 303)
+        console.say(response, done.said)
+        return response
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    async def stream(self, stream: Stream, request: Request) -> Response:
+        # A script that reads events cannot follow the way to the login.
+        found = self._who(request, is_api=True)
+        assert not isinstance(found, Response)
+        cluster, session, login = found
+        console = self._console
+        session_id = "" if session is None else session.session_id
+        asked = console.asked(request, cluster, login)
+
+        def is_open() -> bool:
+            return session is None or console.sessions.is_open(session_id, now_ms())
+
+        async def body() -> AsyncIterator[bytes]:
+            with console.streams.one_more(session_id):
+                async for each in written(stream.events(asked), is_open):
+                    yield each
+
+        try:
+            console.streams.check(session_id)
+        except TooManyStreams as error:
+            raise HTTPException(503, str(error)) from None
+        return StreamingResponse(body(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def problem_of_change(error: KraftError) -> Panel[Any]:
+    """Return why a change was not made, with Kafka's code; the status of HTTP comes with it."""
+    if isinstance(error, WrongInput):
+        return Panel(problem=printable(str(error)), code="INVALID_REQUEST")
+    if isinstance(error, Changed):
+        return Panel(problem=printable(str(error)), code="CHANGED")
+    if isinstance(error, NoAnswerInTime):
+        return Panel(problem=str(error), code="NO_ANSWER")
+    return problem_of(error, "you may not do this")

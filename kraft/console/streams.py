@@ -1,0 +1,92 @@
+"""Server-sent events: what a page shows while it moves. Bounded, and over when the session is.
+
+Source: the section "Server-sent events" of the HTML standard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+STREAMS_MAX: Final = 50
+STREAMS_OF_A_SESSION_MAX: Final = 10
+
+HEARTBEAT_S: Final = 10.0
+"""How often a stream without events sends a comment: a proxy keeps it, and one whose browser is gone is noticed."""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    name: str
+    data: Any
+    """A value for JSON."""
+
+    event_id: str = ""
+    """What a browser sends as Last-Event-ID when it connects again."""
+
+
+class TooManyStreams(Exception):
+    """The text says what to close."""
+
+
+class OpenStreams:
+    """Counts them. In the event loop only."""
+
+    def __init__(self) -> None:
+        self._by_session: Counter[str] = Counter()
+
+    def check(self, session_id: str) -> None:
+        """Raise TooManyStreams if this session may open no further one."""
+        if self._by_session[session_id] >= STREAMS_OF_A_SESSION_MAX:
+            raise TooManyStreams(f"you have {STREAMS_OF_A_SESSION_MAX} live views open: close one of them")
+        if self._by_session.total() >= STREAMS_MAX:
+            raise TooManyStreams(f"{STREAMS_MAX} live views are open in this console: try again later")
+
+    @contextmanager
+    def one_more(self, session_id: str) -> Iterator[None]:
+        """Count a stream while it is open."""
+        self._by_session[session_id] += 1
+        try:
+            yield
+        finally:
+            self._by_session[session_id] -= 1
+            if not self._by_session[session_id]:
+                del self._by_session[session_id]
+
+
+async def written(events: AsyncGenerator[Event, None], is_open: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
+    """Yield the events as bytes, with heartbeats between them, until the session is not open any more."""
+    # A generator that is not run to its end closes what it opened only if it is told so.
+    async with aclosing(events) as source:
+        waiting: asyncio.Task[Event] | None = None
+        try:
+            while True:
+                waiting = waiting or asyncio.ensure_future(anext(source))
+                await asyncio.wait([waiting], timeout=HEARTBEAT_S)
+                if not is_open():
+                    yield _bytes_of(Event(name="over", data="your session has ended: log in again"))
+                    return
+                if not waiting.done():
+                    yield b":\n\n"
+                    continue
+                try:
+                    event = waiting.result()
+                except StopAsyncIteration:
+                    return
+                waiting = None
+                yield _bytes_of(event)
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                await asyncio.wait([waiting])
+
+
+def _bytes_of(event: Event) -> bytes:
+    # JSON has no line ends, so data is one line.
+    head = f"id: {event.event_id}\n" if event.event_id else ""
+    return f"{head}event: {event.name}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"
