@@ -23,10 +23,10 @@ from kraft.model.printable import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kraft.cli.decommission import ReplicaMovePlan
     from kraft.client import Admin
     from kraft.client.model.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
+    from kraft.moves.leaving import ReplicaMovePlan
 
 app = typer.Typer(help="List brokers, fence them, and remove them from the cluster.", no_args_is_help=True)
 
@@ -209,7 +209,8 @@ def decommission(
     The broker can then be stopped for good. If the command is interrupted, run it again to continue, with another
     --throttle if you like.
     """
-    from kraft.cli.decommission import current_plan, empty, interruption
+    from kraft.cli.decommission import empty, interruption
+    from kraft.moves.leaving import current_plan
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if dry_run:

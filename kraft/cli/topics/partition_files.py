@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,14 +16,13 @@ import typer
 
 from kraft.cli.options import json_file
 from kraft.model.ids import TopicPartition, TopicPartitionReplica
+from kraft.moves.assignments import Assignment
 
 _VERSION = 1
 _ANY_DIRECTORY = "any"
 """The broker chooses the log directory of a new replica, and leaves another where it is."""
 
 Content = TypeVar("Content")
-Assignment = Mapping[TopicPartition, Sequence[int]]
-"""Brokers by partition, preferred leader first."""
 
 
 def read_partitions(path: Path, option: str) -> list[TopicPartition]:

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from msgspec import Struct
 
 from kraft.cli.options import Output
 from kraft.cli.printing import Say, joined, print_json, say
-from kraft.cli.topics.directory_moves import (
+from kraft.cli.topics.partition_files import (
+    as_assignment,
+    assignment_text,
+    read_assignment,
+    read_directories,
+    read_topics,
+)
+from kraft.cli.topics.removed_throttles import removed_as_json, report_removed, say_replaced
+from kraft.model.errors import KraftError, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.moves.assignments import (
+    Assignment,
+    ReassignmentFailed,
+    assignment_of,
+    check_brokers,
+    current_of,
+    failures,
+)
+from kraft.moves.directory_moves import (
     Directories,
     by_partition,
     check_directories,
@@ -20,16 +38,9 @@ from kraft.cli.topics.directory_moves import (
     start_moves,
     states,
 )
-from kraft.cli.topics.partition_files import (
-    Assignment,
-    as_assignment,
-    assignment_text,
-    read_assignment,
-    read_directories,
-    read_topics,
-)
-from kraft.cli.topics.throttled_replicas import REPLICATION_RATES, PartitionMove, is_throttled, moves_of, removal
-from kraft.cli.topics.throttles import (
+from kraft.moves.even import ChosenBroker, chosen_brokers, proposed
+from kraft.moves.throttled_replicas import REPLICATION_RATES, PartitionMove, is_throttled, moves_of, removal
+from kraft.moves.throttles import (
     DIRECTORIES_RATE,
     RATES,
     RemovedThrottles,
@@ -37,12 +48,7 @@ from kraft.cli.topics.throttles import (
     limit_brokers,
     limit_moves,
     remove_throttles,
-    removed_as_json,
-    report_removed,
 )
-from kraft.metadata.placement import place_partitions
-from kraft.model.errors import KraftError, Refusal
-from kraft.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from kraft.client import Admin, OngoingPartitionReassignment
@@ -56,16 +62,7 @@ VERIFY_WARNING = (
 )
 """Kafka's warning, word for word."""
 
-
-class ReassignmentFailed(KraftError):
-    """A reassignment could not be started or cancelled, or only in part; one line."""
-
-
-class _ChosenBroker(Struct, frozen=True, kw_only=True):
-    broker_id: BrokerId
-    rack: str
-    active: bool = True
-    """The operator chose the brokers, and any of them may lead."""
+_REGISTERED: Final = "kraft brokers list shows the registered ones"
 
 
 def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: bool, output: Output) -> None:
@@ -73,16 +70,16 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
     topics = read_topics(topics_file, TOPICS_FILE)
     chosen = _chosen_brokers(admin, _broker_ids(broker_list), rack_aware=rack_aware)
     current: dict[TopicPartition, list[int]] = {}
-    proposed: dict[TopicPartition, list[int]] = {}
+    even: dict[TopicPartition, list[int]] = {}
     for topic in topics:
-        assignment = _assignment_of(admin, [topic])
+        assignment = assignment_of(admin, [topic])
         current |= assignment
-        proposed |= _proposed(assignment, chosen)
+        even |= proposed(assignment, chosen)
     if output is Output.JSON:
-        print_json({"current": as_assignment(current), "proposed": as_assignment(proposed)})
+        print_json({"current": as_assignment(current), "proposed": as_assignment(even)})
         return
     print(f"Current partition replica assignment\n{assignment_text(current)}\n")
-    print(f"Proposed partition reassignment configuration\n{assignment_text(proposed)}")
+    print(f"Proposed partition reassignment configuration\n{assignment_text(even)}")
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
@@ -107,12 +104,8 @@ def execute(
             "Use --additional to override this and create a new partition assignment in addition to the existing one. "
             "The --additional flag can also be used to change the throttle by resubmitting the current reassignment."
         )
-    known = {broker.node_id for broker in admin.describe_cluster().brokers}
-    current = _current(admin, wanted)
-    for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
-        # A broker that is down is accepted only if it already holds a replica of one of the partitions.
-        if not any(replica in replicas for replicas in current.values()):
-            raise ReassignmentFailed(f"Unknown broker id {replica}: kraft brokers list shows the registered ones")
+    current = current_of(admin, wanted, "correct the file")
+    check_brokers(admin, wanted, current, _REGISTERED)
     check_directories(admin, directories)
     show = print if output is Output.TABLE else _say_nothing
     show(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
@@ -147,11 +140,11 @@ def _set_throttle(
     if throttle != Throttle():
         show(VERIFY_WARNING)
     if throttle.replication is not None:
-        limit_moves(admin, moves, throttle.replication)
+        say_replaced(limit_moves(admin, moves, throttle.replication))
         show(f"The inter-broker throttle limit was set to {throttle.replication} B/s")
     if throttle.directories is not None:
         brokers = sorted({replica.broker_id for replica in directories})
-        limit_brokers(admin, brokers, [DIRECTORIES_RATE], throttle.directories)
+        say_replaced(limit_brokers(admin, brokers, [DIRECTORIES_RATE], throttle.directories))
         show(f"The replica-alter-dir throttle limit was set to {throttle.directories} B/s")
 
 
@@ -190,7 +183,7 @@ def verify(admin: Admin, assignment_file: Path, *, output: Output, preserve_thro
     # In this order: a move that is no longer listed is complete in the topics described next.
     under_way = admin.list_partition_reassignments(list(wanted))
     existing = admin.find_topics(sorted({each.topic for each in wanted}))
-    current = _assignment_of(admin, existing) if existing else {}
+    current = assignment_of(admin, existing) if existing else {}
     there = [each for each in sorted(wanted) if each in current]
     directories = read_directories(assignment_file, ASSIGNMENT_FILE)
     moves = states(admin, directories)
@@ -302,23 +295,6 @@ def list_all(admin: Admin, *, output: Output) -> None:
 # --- current and possible assignments -------------------------------------------------------------------------
 
 
-def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
-    return {
-        TopicPartition(described.topic, partition.partition_index): list(partition.replica_nodes)
-        for described in admin.describe_topics(topics)
-        for partition in described.metadata.partitions
-    }
-
-
-def _current(admin: Admin, wanted: Assignment) -> dict[TopicPartition, list[int]]:
-    """Return the current replicas. Raises ReassignmentFailed for a missing partition, Refusal for a missing topic."""
-    existing = _assignment_of(admin, sorted({each.topic for each in wanted}))
-    for each in sorted(wanted):
-        if each not in existing:
-            raise ReassignmentFailed(f"partition {each} does not exist: correct the file")
-    return {each: existing[each] for each in wanted}
-
-
 def _broker_ids(broker_list: str) -> list[int]:
     texts = [text.strip() for text in broker_list.split(",")]
     if not all(text.isascii() and text.isdigit() for text in texts):
@@ -331,37 +307,9 @@ def _broker_ids(broker_list: str) -> list[int]:
     return broker_ids
 
 
-def _chosen_brokers(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_ChosenBroker]:
-    registered = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
-    for broker_id in broker_ids:
-        if broker_id not in registered:
-            raise ReassignmentFailed(f"Unknown broker id {broker_id}: kraft brokers list shows the registered ones")
-    racks = {broker_id: (registered[broker_id].rack or "") if rack_aware else "" for broker_id in broker_ids}
-    if any(racks.values()) and not all(racks.values()):
-        raise ReassignmentFailed(
-            "Not all brokers have rack information. "
-            "Add --disable-rack-aware in command line to make replica assignment without rack information."
-        )
-    return [_ChosenBroker(broker_id=BrokerId(broker_id), rack=rack) for broker_id, rack in racks.items()]
-
-
-def _proposed(current: Assignment, chosen: Sequence[_ChosenBroker]) -> dict[TopicPartition, list[int]]:
-    """Return an even assignment of one topic's partitions to the brokers: of all, the one with the fewest moves."""
-    partitions = sorted(current)
-    replication_factor = len(current[partitions[0]])
-
-    def placed(start: int) -> list[list[int]]:
-        replicas = place_partitions(
-            partitions=len(partitions), replication_factor=replication_factor, brokers=chosen, start=start
-        )
-        return [list(each) for each in replicas]
-
-    def moves(start: int) -> int:
-        return sum(
-            len(set(after).difference(current[each])) for each, after in zip(partitions, placed(start), strict=True)
-        )
-
-    return dict(zip(partitions, placed(min(range(len(chosen)), key=moves)), strict=True))
+def _chosen_brokers(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[ChosenBroker]:
+    no_racks = "Add --disable-rack-aware in command line to make replica assignment without rack information."
+    return chosen_brokers(admin, broker_ids, rack_aware=rack_aware, unknown=_REGISTERED, no_racks=no_racks)
 
 
 # --- output ---------------------------------------------------------------------------------------------------
@@ -372,10 +320,8 @@ def _say_nothing(_: str) -> None:
 
 
 def _check_all(doing: str, outcome: Mapping[TopicPartition, Refusal | None]) -> None:
-    failed = {each: refusal for each, refusal in sorted(outcome.items()) if refusal is not None}
-    if failed:
-        reasons = "; ".join(f"{each}: {refusal.message}" for each, refusal in failed.items())
-        raise ReassignmentFailed(f"Error {doing} partition{_s(list(failed))}: {reasons}")
+    if failed := failures(doing, outcome):
+        raise ReassignmentFailed(failed)
 
 
 def _status(

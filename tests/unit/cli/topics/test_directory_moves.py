@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kraft.cli.topics.directory_moves import DirectoryMove, in_words
-from kraft.cli.topics.throttles import DIRECTORIES_RATE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartitionReplica
+from kraft.moves.directory_moves import DirectoryMove, in_words
+from kraft.moves.throttles import DIRECTORIES_RATE
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
 
@@ -105,7 +105,7 @@ def test_a_replica_that_is_new_on_its_broker_is_waited_for(
     assert kraft.run(*reassign, "--execute", "--timeout-ms", "100", "--bootstrap-server", "broker-1:9094") == 1
     assert kraft.err.startswith("kraft: Timed out before log directory moves could be started for orders-0-3: their")
 
-    monkeypatch.setattr("kraft.cli.topics.directory_moves.time.sleep", lambda _: cluster.places.update({on_3: "/b"}))
+    monkeypatch.setattr("kraft.moves.directory_moves.time.sleep", lambda _: cluster.places.update({on_3: "/b"}))
     assert "log directory to /b for replica orders-0 with broker 3" in kraft.succeed(
         *reassign, "--execute", "--additional"
     )

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kraft.cli.topics.throttled_replicas import FOLLOWER_RATE, LEADER_RATE
 from kraft.client import Admin
 from kraft.metadata.records import PartitionChanged, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS
+from kraft.moves.throttled_replicas import FOLLOWER_RATE, LEADER_RATE
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.cluster_images import ids
 from tests.unit.cli.shell import Shell

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from kraft.cli.topics.partition_files import Assignment
 from kraft.model.ids import TopicPartition
 from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, REPLICA_LISTS
+from kraft.moves.assignments import Assignment
 
 if TYPE_CHECKING:
     from kraft.client import OngoingPartitionReassignment

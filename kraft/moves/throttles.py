@@ -9,12 +9,15 @@ running it again. See docs/adr/0059-a-throttle-goes-with-its-moves.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from kraft.cli.printing import Say, joined, say
-from kraft.cli.topics.throttled_replicas import (
+from kraft.client import Unreachable
+from kraft.model.configs import ConfigSource
+from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.moves.throttled_replicas import (
     REPLICATION_RATES,
     PartitionMove,
     ReplicaLists,
@@ -23,10 +26,6 @@ from kraft.cli.topics.throttled_replicas import (
     removal,
     throttled_replicas,
 )
-from kraft.client import Unreachable
-from kraft.model.configs import ConfigSource
-from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -62,8 +61,8 @@ class RemovedThrottles(Struct, frozen=True, kw_only=True):
 # --- set ------------------------------------------------------------------------------------------------------
 
 
-def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], bytes_per_second: int) -> None:
-    """Throttle the replication of these moves. Entries and rates that others have set stay or are reported.
+def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], bytes_per_second: int) -> list[str]:
+    """Throttle the replication of these moves. Entries that others have set stay; returns sentences about their rates.
 
     Raises CannotThrottle before anything is set.
     """
@@ -78,11 +77,11 @@ def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], byt
         if lists:
             # Appended at the controller, so that nobody's entries are lost if two commands run at once.
             admin.alter_topic_configs(topic, append={key: ",".join(entries) for key, entries in lists.items()})
-    limit_brokers(admin, brokers_of(moves), REPLICATION_RATES, bytes_per_second)
+    return limit_brokers(admin, brokers_of(moves), REPLICATION_RATES, bytes_per_second)
 
 
-def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], bytes_per_second: int) -> None:
-    """Set these rates on each broker, and say which rates that replaces."""
+def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], bytes_per_second: int) -> list[str]:
+    """Set these rates on each broker; return a sentence for each rate that this replaces."""
     rate = str(bytes_per_second)
     in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
     replaced: dict[tuple[str, str], list[int]] = {}
@@ -94,8 +93,10 @@ def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], b
             admin.alter_broker_configs(broker, changed)
         for key in changed.keys() & before.keys():
             replaced.setdefault((key, before[key]), []).append(broker)
-    for (key, value), of_brokers in sorted(replaced.items()):
-        say(f"kraft: {key} of {_brokers(of_brokers)} was {value} and is {rate} now")
+    return [
+        f"{key} of {_brokers(of_brokers)} was {value} and is {rate} now"
+        for (key, value), of_brokers in sorted(replaced.items())
+    ]
 
 
 # --- remove ---------------------------------------------------------------------------------------------------
@@ -208,29 +209,7 @@ def _rates(admin: Admin, broker: int, keys: Collection[str]) -> dict[str, str] |
     }
 
 
-# --- output ---------------------------------------------------------------------------------------------------
-
-
-def report_removed(removed: RemovedThrottles, show: Say) -> None:
-    """Show what was removed, with its values; say on standard error what was not."""
-    for line in in_words(removed):
-        show(line)
-    if removed.kept and (removed.rates_kept or removed.topics):
-        listed = "; ".join(f"{topic}: {_shown_lists(lists)}" for topic, lists in list(removed.kept.items())[:5])
-        more = f"; and {len(removed.kept) - 5} more topics" if len(removed.kept) > 5 else ""
-        rates = ", and so the rates of brokers stay" if removed.rates_kept else ""
-        say(
-            f"kraft: other replicas are throttled still ({listed}{more}){rates}: verify their moves, or remove the "
-            "lists with kraft configs alter TOPIC --delete-config KEY"
-        )
-    elif removed.rates_kept:
-        say(
-            f"kraft: {DIRECTORIES_RATE} stays on {_brokers(removed.rates_kept)}, where replicas move between log "
-            "directories: verify again later"
-        )
-    if removed.away and (removed.topics or removed.brokers):
-        whose = "its rate" if len(removed.away) == 1 else "their rates"
-        say(f"kraft: {_brokers(removed.away)} did not answer, so {whose} may be left: verify again later")
+# --- in words -------------------------------------------------------------------------------------------------
 
 
 def in_words(removed: RemovedThrottles) -> list[str]:
@@ -250,13 +229,26 @@ def in_words(removed: RemovedThrottles) -> list[str]:
     return lines
 
 
-def removed_as_json(removed: RemovedThrottles) -> dict[str, Any]:
-    return {
-        "removed_from_topics": removed.topics,
-        "removed_from_brokers": removed.brokers,
-        "kept_on_topics": removed.kept,
-        "kept_on_brokers": removed.rates_kept,
-    }
+def left_in_words(removed: RemovedThrottles) -> list[str]:
+    """Return sentences about what stays throttled, and why."""
+    lines = []
+    if removed.kept and (removed.rates_kept or removed.topics):
+        listed = "; ".join(f"{topic}: {_shown_lists(lists)}" for topic, lists in list(removed.kept.items())[:5])
+        more = f"; and {len(removed.kept) - 5} more topics" if len(removed.kept) > 5 else ""
+        rates = ", and so the rates of brokers stay" if removed.rates_kept else ""
+        lines.append(
+            f"other replicas are throttled still ({listed}{more}){rates}: verify their moves, or remove the "
+            "lists with kraft configs alter TOPIC --delete-config KEY"
+        )
+    elif removed.rates_kept:
+        lines.append(
+            f"{DIRECTORIES_RATE} stays on {_brokers(removed.rates_kept)}, where replicas move between log "
+            "directories: verify again later"
+        )
+    if removed.away and (removed.topics or removed.brokers):
+        whose = "its rate" if len(removed.away) == 1 else "their rates"
+        lines.append(f"{_brokers(removed.away)} did not answer, so {whose} may be left: verify again later")
+    return lines
 
 
 def _shown_lists(lists: ReplicaLists) -> str:
@@ -269,4 +261,4 @@ def _shown_entries(entries: list[str]) -> str:
 
 
 def _brokers(brokers: Collection[int]) -> str:
-    return f"broker{'' if len(brokers) == 1 else 's'} {joined(sorted(brokers))}"
+    return f"broker{'' if len(brokers) == 1 else 's'} {','.join(map(str, sorted(brokers)))}"

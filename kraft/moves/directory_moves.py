@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from kraft.cli.printing import Say
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition, TopicPartitionReplica
 
@@ -61,7 +60,7 @@ def check_directories(admin: Admin, wanted: Directories) -> None:
             raise DirectoryMoveFailed(problem)
 
 
-def start_moves(admin: Admin, wanted: Directories, deadline_s: float, show: Say) -> None:
+def start_moves(admin: Admin, wanted: Directories, deadline_s: float, show: Callable[[str], None]) -> None:
     """Move each replica to its directory; `show` gets a line for each that has begun.
 
     A replica that is new on its broker cannot be moved before it is there. Raises DirectoryMoveFailed.

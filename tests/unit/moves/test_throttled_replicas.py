@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.cli.topics.throttled_replicas import (
+from kraft.model.ids import TopicPartition
+from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, REPLICA_LISTS
+from kraft.moves.throttled_replicas import (
     EVERY_REPLICA,
     PartitionMove,
     brokers_of,
@@ -17,8 +19,6 @@ from kraft.cli.topics.throttled_replicas import (
     removal,
     throttled_replicas,
 )
-from kraft.model.ids import TopicPartition
-from kraft.model.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, REPLICA_LISTS
 from kraft.wire.schema.list_partition_reassignments import OngoingPartitionReassignment
 
 BROKERS = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
