@@ -29,12 +29,14 @@ def console(
 
     It has no users and no rights of its own: whoever logs in acts as that user of the cluster, under its ACLs.
     """
-    if any(find_spec(each) is None for each in _NEEDED):
-        fail("the console is not installed: pip install 'kraft-broker[console]'")
+    check_installed()
     # Imported late, because they are there only with the extra.
     from kraft.console.config import InvalidConsoleFile, console_config
     from kraft.console.running import run
+    from kraft.server.process import lifeline
 
+    # `kraft dev` is one.
+    lifeline.follow_launcher()
     try:
         checked = console_config(properties_of(config, "--config"))
     except InvalidConsoleFile as error:
@@ -42,3 +44,9 @@ def console(
             say(f"kraft: {config}: {each}")
         raise typer.Exit(1) from None
     run(checked, say)
+
+
+def check_installed() -> None:
+    """End the command if the extra of the console is not installed."""
+    if any(find_spec(each) is None for each in _NEEDED):
+        fail("the console is not installed: pip install 'kraft-broker[console]'")

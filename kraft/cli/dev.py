@@ -6,14 +6,15 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kraft.cli.console import check_installed
 from kraft.cli.one_line import one_line_errors
 from kraft.model.printable import readable_size
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 VOTERS_MAX = 3
 BASE_PORT = 9092
 _PORTS_FROM_NODE_TO_NODE = 100
-_CONTROLLER_OFFSET, _GRPC_OFFSET, _METRICS_OFFSET = 1, 2, 3
+_CONTROLLER_OFFSET, _GRPC_OFFSET, _METRICS_OFFSET, _CONSOLE_OFFSET = 1, 2, 3, 4
+_PORT_MAX = 65_535
 _METRICS_ADDRESS = "metrics.address"
 _WATCH_INTERVAL_S = 0.1
 
@@ -66,8 +68,14 @@ def dev(
         bool,
         typer.Option("--metrics", help="Each node serves /metrics, /healthz and /readyz on a port of its own."),
     ] = False,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Serve the web console of the cluster, too; needs the extra console."),
+    ] = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""
+    if console:
+        check_installed()
     from kraft.local.forked_processes import ForkServer
 
     stop = _StopRequest()
@@ -80,7 +88,7 @@ def dev(
     keep = data_dir is not None
     try:
         with one_line_errors(NodeFailed, ConnectionError, _CannotStart):
-            _run(directory, nodes, base_port, forks, stop, secure=secure, metrics=metrics)
+            _run(directory, nodes, base_port, forks, stop, secure=secure, metrics=metrics, console=console)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -114,6 +122,7 @@ def _run(
     *,
     secure: bool,
     metrics: bool,
+    console: bool,
 ) -> None:
     from kraft.local import cluster_files, security_files
     from kraft.local.local_cluster import LocalCluster
@@ -126,7 +135,8 @@ def _run(
     secure = _is_secured(directory, existing, secure)
     first_port = base_port if base_port is not None else _base_port_of(existing)
     plans = _plan(existing, nodes, first_port, secure=secure, metrics=metrics)
-    _check_ports_are_free(plans)
+    console_port = first_port + _CONSOLE_OFFSET if console else None
+    _check_ports_are_free(plans, console_port)
     cluster_id = existing[0].cluster_id if existing else None
     security = None
     try:
@@ -141,9 +151,12 @@ def _run(
         cluster.start()
         print_cluster = _cluster_printer()
         if cluster.wait_ready(cancelled=stop):
-            print_cluster(cluster, security)
-            _print_metrics(plans)
-            _watch(cluster, stop)
+            with _console(directory, cluster, console_port, security) as shown:
+                print_cluster(cluster, security)
+                _print_metrics(plans)
+                for line in shown:
+                    print(line, flush=True)
+                _watch(cluster, stop)
     except BaseException:
         # Report the first error, not how the other nodes then ended.
         with suppress(NodeFailed):
@@ -171,9 +184,9 @@ def _plan(existing: list[NodeConfig], nodes: int, base_port: int, *, secure: boo
     voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
     last_offset = _METRICS_OFFSET if metrics else _GRPC_OFFSET
     highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + last_offset
-    if highest_port > 65535:
+    if highest_port > _PORT_MAX:
         raise _CannotStart(
-            f"--base-port {base_port}: port {highest_port} of the last node is above 65535: choose a lower one"
+            f"--base-port {base_port}: port {highest_port} of the last node is above {_PORT_MAX}: choose a lower one"
         )
     return [
         _plan_node(node_id, base_port, is_voter=node_id in voters, secure=secure, metrics=metrics)
@@ -203,10 +216,52 @@ def _base_port_of(existing: list[NodeConfig]) -> int:
     return BASE_PORT if listener is None else listener.port - _GRPC_OFFSET
 
 
-def _check_ports_are_free(plans: list[NodePlan]) -> None:
+@contextmanager
+def _console(
+    directory: Path, cluster: LocalCluster, port: int | None, security: SecurityFiles | None
+) -> Iterator[list[str]]:
+    """Run the console at this port, if there is one; yield what is printed of it."""
+    if port is None:
+        yield []
+        return
+    from kraft.local.console_process import ConsoleProcess
+
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    if security is not None:
+        settings |= _login_of(security)
+    console = ConsoleProcess(directory, port, settings)
+    try:
+        console.start()
+        console.wait_ready()
+        login = "" if security is None else f" (the administrator's password is in {security.password})"
+        yield [f"Console: {console.url}{login}"]
+    finally:
+        console.stop()
+
+
+def _login_of(security: SecurityFiles) -> dict[str, str]:
+    """Return how the console reaches a secured cluster; people log in with their own users."""
+    from kraft.local.security_files import MECHANISM
+
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "ssl.truststore.location": str(security.authority),
+        "ssl.truststore.type": "PEM",
+    }
+
+
+def _check_ports_are_free(plans: list[NodePlan], console_port: int | None) -> None:
     from kraft.local.cluster_files import HOST
     from kraft.server.process.ports import why_not_free
 
+    if console_port is not None and console_port > _PORT_MAX:
+        raise _CannotStart(f"port {console_port} of the console is above {_PORT_MAX}: choose a lower --base-port")
+    if console_port is not None and (reason := why_not_free(HOST, console_port)):
+        raise _CannotStart(
+            f"the console cannot listen on port {console_port}: {reason}: stop the process that uses it, or choose "
+            "other ports with --base-port"
+        )
     for plan in plans:
         listeners = (
             (plan.kafka_listener, plan.kafka_port),

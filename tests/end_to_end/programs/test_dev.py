@@ -22,6 +22,8 @@ from kraft.client import Admin
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.launching import KRAFT
 from tests.support.command_line import PROGRAMS
+from tests.support.console_browser import Browser
+from tests.support.waiting import until
 
 
 class Dev:
@@ -77,7 +79,9 @@ def _start_dev(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Dev]]:
 
 @pytest.fixture
 def base_port() -> Iterator[str]:
-    with ReservedPorts(1, offsets=[node + listener for node in (0, 100, 200) for listener in (0, 1, 2, 3)]) as (port,):
+    with ReservedPorts(1, offsets=[node + listener for node in (0, 100, 200) for listener in (0, 1, 2, 3, 4)]) as (
+        port,
+    ):
         yield str(port)
 
 
@@ -111,6 +115,17 @@ def test_a_node_is_stopped_by_its_configuration_file_alone(
     assert stopped.stdout.startswith("Stopped node 2 of cluster ")
     dev.wait_for("No controller is active: 1 of 2 voters run")
     assert dev.end(signal.SIGINT) == 0
+
+
+def test_the_console_shows_the_cluster_and_ends_with_it(start_dev: Callable[..., Dev], base_port: str) -> None:
+    dev = start_dev("--nodes", "1", "--base-port", base_port, "--console")
+    dev.wait_for(f"Console: http://localhost:{int(base_port) + 4}/\n")
+    pids = [each.pid for each in psutil.Process(dev.process.pid).children(recursive=True)]
+    browser = Browser(int(base_port) + 4)
+    assert ("Healthy" in browser.get("/clusters/dev").text, browser.get("/clusters/dev/topics").status) == (True, 200)
+    assert dev.end(signal.SIGKILL) == -signal.SIGKILL
+    # Not even by that is anything left behind.
+    until(lambda: not any(psutil.pid_exists(each) for each in pids), "the node and the console have ended")
 
 
 def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base_port: str, tmp_path: Path) -> None:
@@ -214,8 +229,9 @@ def test_a_secured_cluster_prints_how_clients_connect_and_no_password(
     assert password not in dev.output
 
     # It stays as it was made.
-    again = start_dev(*arguments)
-    again.wait_for("Next: ")
+    again = start_dev(*arguments, "--console")
+    again.wait_for("Console: ")
+    assert Browser(int(base_port) + 4).log_in("dev", "admin", password).status == 303
     assert _printed(again, "kafka-python") == _printed(dev, "kafka-python")
     assert PROGRAMS.run([*KRAFT, *command[1:]], 60).stdout == listed.stdout
     assert again.end(signal.SIGINT) == 0

@@ -33,7 +33,10 @@ def test_without_the_extra_it_says_what_to_install(kraft: Shell, file: Path, mon
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     file.write_text("clusters=prod\n")
     assert kraft.run("console", "-c", str(file)) == 1
-    assert kraft.err == "kraft: the console is not installed: pip install 'kraft-broker[console]'\n"
+    expected = "kraft: the console is not installed: pip install 'kraft-broker[console]'\n"
+    assert kraft.err == expected
+    assert kraft.run("dev", "--console") == 1
+    assert kraft.err == expected
 
 
 def test_a_port_that_is_taken_is_one_line(kraft: Shell, file: Path) -> None:
