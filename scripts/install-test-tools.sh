@@ -9,6 +9,7 @@ missing=
 # The program that is looked for, and Debian's package that holds it.
 for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless \
   promtool:prometheus amtool:prometheus-alertmanager \
+  chromium:chromium chromedriver:chromium-driver \
   javac:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm go:golang-go; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
