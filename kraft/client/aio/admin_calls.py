@@ -192,7 +192,7 @@ class AdminCalls:
     ) -> dict[int, Response | KraftError]:
         """Send the request to all brokers in service, or to those among these; return the responses, or errors."""
         deadline_ms = self.deadline_ms(timeout_ms)
-        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
+        cluster = await self.describe_cluster([], timeout_ms=timeout_ms)
 
         async def outcome_of(broker_id: int, address: str) -> Response | KraftError:
             only = AnyBroker([address], self._backoff(), self._network.clock)

@@ -129,7 +129,7 @@ async def _asked_of(
     admin: AdminClient, broker_id: int, call: Call[Request, Response], request: Request, timeout_ms: int | None
 ) -> Response:
     """Ask this broker. Raises BROKER_NOT_AVAILABLE if it is out of service."""
-    cluster = await admin.calls.describe_cluster(timeout_ms=timeout_ms)
+    cluster = await admin.calls.describe_cluster([], timeout_ms=timeout_ms)
     for broker in cluster.brokers:
         if broker.node_id == broker_id:
             node, timeout_s = admin.calls.node(f"{broker.host}:{broker.port}"), admin.calls.timeout(timeout_ms) / 1_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
@@ -15,14 +15,21 @@ from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from kraft.wire.schema.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from kraft.wire.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResult
 
 
 async def describe_log_directories(
-    admin: AdminClient, *, with_replicas: bool = True, timeout_ms: int | None = None
+    admin: AdminClient,
+    *,
+    with_replicas: bool = True,
+    partitions: Iterable[TopicPartition] | None = None,
+    timeout_ms: int | None = None,
 ) -> dict[int, Sequence[DescribeLogDirsResult] | KraftError]:
-    """Return the log directories of every broker in service, or its error, by broker id."""
-    request = DescribeLogDirsRequest(topics=None if with_replicas else ())
+    """Return the log directories of every broker in service, or its error, by broker id.
+
+    With the replicas of these partitions, or of all; `with_replicas` False leaves them out.
+    """
+    request = DescribeLogDirsRequest(topics=_replicas(partitions) if with_replicas else ())
     call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRS, request, timeout_ms)
     outcomes = await admin.calls.watched(call, timeout_ms)
     return {
@@ -66,6 +73,15 @@ async def alter_replica_log_directories(
     for results in await asyncio.gather(*map(results_of, brokers)):
         found |= results
     return found
+
+
+def _replicas(partitions: Iterable[TopicPartition] | None) -> tuple[DescribableLogDirTopic, ...] | None:
+    if partitions is None:
+        return None
+    return tuple(
+        DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
+        for topic, numbers in numbers_by_topic(partitions).items()
+    )
 
 
 def _request(asked: Mapping[TopicPartitionReplica, str]) -> AlterReplicaLogDirsRequest:

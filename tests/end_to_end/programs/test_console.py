@@ -10,21 +10,14 @@ import pytest
 
 from kraft.client import Admin, Consumer, Producer
 from kraft.console.routes import ACTIONS, CHANGES, PAGES, STREAMS
-from kraft.metadata.acls import AclEntry
-from kraft.model.access import Operation, ResourceType
-from tests.support.acl_entries import entry
 from tests.support.console_browser import Answer, Browser, console, token_in
+from tests.support.console_cluster import PASSWORD, USERS, cluster_of_users, console_settings, everybody, rights
 from tests.support.console_pages import without_own_scripts
-from tests.support.kafka.access_rules import AUTHORIZED
-from tests.support.kafka.login_cluster import LoginCluster, login_cluster
+from tests.support.kafka.login_cluster import LoginCluster
 from tests.support.waiting import until
 
-PASSWORD: Final = "a password, with = and ,"
 SCRIPT: Final = "<script>alert(1)</script>"
 TOPIC: Final = "orders"
-
-USERS: Final = ("nobody", "viewer", "operator", "root")
-"""The last one is the administrator."""
 
 EXPECTED: Final = {
     "/clusters/{cluster}": (303, 403, 200, 200),
@@ -46,29 +39,11 @@ EXPECTED: Final = {
 
 @pytest.fixture(name="cluster", scope="module")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginCluster]:
-    with login_cluster(tmp_path_factory.mktemp("cluster"), 1, **AUTHORIZED) as cluster:
-        for user in USERS[1:]:
-            cluster.set_password(user, PASSWORD, "SCRAM-SHA-512")
+    with cluster_of_users(tmp_path_factory.mktemp("cluster"), 1, rights(TOPIC)) as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topic(TOPIC, 3, 1)
-            admin.create_acls(_rights())
         written(cluster.bootstrap_servers)
         yield cluster
-
-
-def _rights() -> list[AclEntry]:
-    """Return what lets the viewer see one topic, and the operator everything."""
-    read = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-    everything = [
-        (ResourceType.TOPIC, "*", Operation.DESCRIBE),
-        (ResourceType.TOPIC, "*", Operation.DESCRIBE_CONFIGS),
-        (ResourceType.GROUP, "*", Operation.DESCRIBE),
-        (ResourceType.CLUSTER, "kafka-cluster", Operation.DESCRIBE),
-    ]
-    return [
-        *(entry(TOPIC, each, principal="User:viewer") for each in read),
-        *(entry(name, each, principal="User:operator", resource_type=kind) for kind, name, each in everything),
-    ]
 
 
 def written(servers: str) -> None:
@@ -84,26 +59,14 @@ def written(servers: str) -> None:
 
 @pytest.fixture(name="port", scope="module")
 def _port(cluster: LoginCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    settings = {
-        "clusters": "prod,open",
-        "cluster.prod.bootstrap.servers": cluster.kafka_bootstrap_servers,
-        "cluster.prod.wire.protocol": "kafka",
-        "cluster.prod.security.protocol": "SASL_PLAINTEXT",
-        "cluster.prod.sasl.mechanism": "SCRAM-SHA-512",
-        "cluster.open.bootstrap.servers": cluster.bootstrap_servers,
-    }
-    with console(tmp_path_factory.mktemp("console"), settings) as port:
+    with console(tmp_path_factory.mktemp("console"), console_settings(cluster)) as port:
         yield port
 
 
 @pytest.fixture(name="browsers", scope="module")
 def _browsers(port: int) -> dict[str, Browser]:
     """Everybody, logged in."""
-    found = {user: Browser(port) for user in USERS}
-    for user in USERS[1:]:
-        answer = found[user].log_in("prod", user, PASSWORD)
-        assert (answer.status, answer.headers["location"]) == (303, "/clusters/prod")
-    return found
+    return everybody(port)
 
 
 def path_of(pattern: str, cluster: str = "prod") -> str:

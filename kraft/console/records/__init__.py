@@ -1,1 +1,0 @@
-"""Reading records for people: bounded reads, filters, decoders, and who may view what."""
