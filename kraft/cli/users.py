@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kraft.cli.acls.administrators import is_administered, is_last_administrator, visible_settings
+from kraft.access.administrators import is_administered, is_last_administrator, visible_settings
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,

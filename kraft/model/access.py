@@ -100,6 +100,37 @@ ALLOWED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 """The operations whose ALLOW also allows another one. A DENY denies only what it names."""
 
 
+OPERATIONS_ON: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations that exist on each type of resource (KIP-430)."""
+
+
 def words(value: ResourceType | PatternType | Operation | PermissionType) -> str:
     """Return a name for people: `transactional id`."""
     return value.name.replace("_", " ").lower()

@@ -10,10 +10,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kraft.metadata.acls import AclEntry
+from kraft.access import purposes
+from kraft.access.purposes import Held, Resource
 from kraft.model.access import (
     CLUSTER_NAME,
     EVERY_USER,
+    OPERATIONS_ON,
     WILDCARD,
     Operation,
     PatternType,
@@ -55,8 +57,6 @@ Pattern = Annotated[
 ]
 
 NO_RESOURCE: Final = "no resource is given: name one with --topic, --group, --cluster or another"
-
-Resource = tuple[ResourceType, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +134,6 @@ class Actions:
         return self.producer or self.consumer or self.idempotent
 
 
-Held = tuple[PermissionType, str, str]
-"""Permission, principal and host."""
-
-
 def holders(given: Holders) -> list[Held]:
     """Return who is allowed and who is denied, from where. Raises BadParameter."""
     found: list[Held] = []
@@ -184,16 +180,15 @@ def wanted_operations(resources: Resources, actions: Actions) -> list[tuple[Reso
 
 def check_exist(wanted: Sequence[tuple[Resource, Operation]]) -> None:
     """Raises BadParameter if nobody ever asks for one of these operations on its resource: the ACL would do nothing."""
-    from kraft.server.access.asker import OPERATIONS_ON
-
-    for (resource_type, _), operation in wanted:
-        known = OPERATIONS_ON.get(resource_type)
-        if known is not None and operation not in (Operation.ALL, *known):
-            names = ", ".join(words(each).replace(" ", "-") for each in (Operation.ALL, *known))
-            raise typer.BadParameter(
-                f"a {words(resource_type)} has no {words(operation).replace(' ', '-')}: use one of {names}",
-                param_hint="--operation",
-            )
+    unknown = purposes.never_asked(wanted)
+    if unknown is None:
+        return
+    (resource_type, _), operation = unknown
+    names = ", ".join(words(each).replace(" ", "-") for each in (Operation.ALL, *OPERATIONS_ON[resource_type]))
+    raise typer.BadParameter(
+        f"a {words(resource_type)} has no {words(operation).replace(' ', '-')}: use one of {names}",
+        param_hint="--operation",
+    )
 
 
 def no_resource() -> typer.BadParameter:
@@ -209,36 +204,6 @@ def _of_clients(resources: Resources, actions: Actions) -> Iterator[tuple[Resour
     if actions.consumer and not (topics and groups):
         raise typer.BadParameter("needs topics and groups: give --topic and --group", param_hint="--consumer")
     if actions.producer:
-        yield from _each(ResourceType.TOPIC, topics, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
-        transactional_ids = resources.transactional_ids or []
-        yield from _each(ResourceType.TRANSACTIONAL_ID, transactional_ids, Operation.WRITE, Operation.DESCRIBE)
-    if actions.idempotent:
-        yield (ResourceType.CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE
+        yield from purposes.producer(topics, resources.transactional_ids or [], is_idempotent=actions.idempotent)
     if actions.consumer:
-        yield from _each(ResourceType.TOPIC, topics, Operation.READ, Operation.DESCRIBE)
-        yield from _each(ResourceType.GROUP, groups, Operation.READ)
-
-
-def _each(
-    resource_type: ResourceType, names: Sequence[str], *allowed: Operation
-) -> Iterator[tuple[Resource, Operation]]:
-    return product([(resource_type, name) for name in names], allowed)
-
-
-def entries(
-    wanted: Sequence[tuple[Resource, Operation]], held: Sequence[Held], pattern_type: PatternType
-) -> list[AclEntry]:
-    """Return the ACLs that say all of it."""
-    return [
-        AclEntry(
-            resource_type=resource_type,
-            resource_name=name,
-            # The cluster has one name, which nothing else begins with.
-            pattern_type=PatternType.LITERAL if resource_type is ResourceType.CLUSTER else pattern_type,
-            principal=principal,
-            host=host,
-            operation=operation,
-            permission=permission,
-        )
-        for ((resource_type, name), operation), (permission, principal, host) in product(wanted, held)
-    ]
+        yield from purposes.consumer(topics, groups)

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.acls.administrators import (
+from kraft.access.administrators import (
     access_settings,
     authorizer_of,
     loses_last_administrator,
     may_lose_last_administrator,
     visible_settings,
 )
+from kraft.access.purposes import Held, entries
 from kraft.cli.acls.choices import (
     NO_RESOURCE,
     Actions,
-    Held,
     Holders,
     Pattern,
     PatternChoice,
     Resources,
     check_exist,
     check_principal,
-    entries,
     holders,
     operations,
     wanted_operations,

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from kraft.metadata.authorizer import Authorizer, CurrentAuthorizer, Requester
 from kraft.metadata.image import CurrentImage
-from kraft.model.access import CLUSTER_NAME, Operation, ResourceType, words
+from kraft.model.access import CLUSTER_NAME, OPERATIONS_ON, Operation, ResourceType, words
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.principal import Principal
 from kraft.model.request_context import host_of
@@ -28,36 +28,6 @@ REFUSED_WITH: Final = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """Kafka's error of each type of resource."""
-
-OPERATIONS_ON: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
-"""The operations that exist on each type of resource (KIP-430)."""
 
 REQUESTERS_KEPT_MAX: Final = 4_096
 

@@ -54,6 +54,9 @@ class AuditEvent(Struct, frozen=True):
     """What was changed, if the resource does not say it: an ACL, a user, a broker. Of a login its mechanism, or why it
     failed."""
 
+    client_id: str = ""
+    """What the client of an administrator's call says that it is, such as kraft-console; it may say anything."""
+
 
 Audit = Callable[[AuditEvent, int], None]
 """Notes an event that happened so many times. It never waits, and never fails."""
@@ -149,6 +152,8 @@ def line_of(event: AuditEvent, time: str) -> bytes:
         fields["resource_name"] = event.resource_name[:NAME_CHARACTERS_MAX]
     if event.api and event.api not in _KINDS:
         fields["api"] = event.api
+    if event.client_id:
+        fields["client_id"] = event.client_id[:NAME_CHARACTERS_MAX]
     if event.detail:
         fields["detail"] = event.detail[:DETAIL_CHARACTERS_MAX]
     return _line(fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraft.model.access import Operation, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
@@ -29,6 +29,13 @@ UNDER_WAY_MAX: Final = 100
 _Handler = Callable[..., Awaitable[Any]]
 
 
+class Asking(NamedTuple):
+    """A client, and what it calls itself."""
+
+    client: Client
+    client_id: str
+
+
 class Auditor:
     """Notes what becomes of the requests of one API at one listener."""
 
@@ -41,7 +48,7 @@ class Auditor:
         self._name = api.name
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def audited(self, client: Client, request: Any, answer: Awaitable[Any]) -> Any:
+    async def audited(self, client: Asking, request: Any, answer: Awaitable[Any]) -> Any:
         """Return the answer, and note what became of the request.
 
         It is carried out, and noted, when its client disconnects meanwhile: otherwise the controller would do what
@@ -55,7 +62,7 @@ class Auditor:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    async def _answered(self, client: Client, request: Any, answer: Awaitable[Any]) -> Any:
+    async def _answered(self, client: Asking, request: Any, answer: Awaitable[Any]) -> Any:
         try:
             response = await answer
         except Refusal as refusal:
@@ -76,16 +83,16 @@ class Auditor:
         response = self._api.refused(request, refusal) if self._api.refused is not None and has_parts else None
         return iter(self._audited.outcomes(request, response, refusal.error_code))
 
-    async def _note(self, client: Client, request: Any, outcomes: Iterator[Outcome]) -> None:
+    async def _note(self, client: Asking, request: Any, outcomes: Iterator[Outcome]) -> None:
         turns = Turns(NOTED_AT_ONCE)
         for outcome in outcomes:
             self._note_one(client, outcome, is_only_validated=_is_only_validated(request))
             await turns.done()
 
-    def _note_one(self, client: Client, outcome: Outcome, *, is_only_validated: bool) -> None:
+    def _note_one(self, client: Asking, outcome: Outcome, *, is_only_validated: bool) -> None:
         detail = f"only validated: {outcome.detail}" if is_only_validated else outcome.detail
         event = AuditEvent(
-            client,
+            client.client,
             self._listener,
             self._audited.operation,
             outcome.resource_type,
@@ -93,6 +100,7 @@ class Auditor:
             outcome.error_code,
             self._name,
             detail[:DETAIL_CHARACTERS_MAX],
+            client.client_id[:NAME_CHARACTERS_MAX],
         )
         self._audit(event, 1)
 
@@ -116,7 +124,11 @@ def creation_noted(broker: BrokerSide) -> CreationNoted | None:
 
     def note(context: RequestContext, name: str, code: int) -> None:
         client, name = Client(context.principal, context.host), name[:NAME_CHARACTERS_MAX]
-        audit(AuditEvent(client, listener, Operation.CREATE, ResourceType.TOPIC, name, code, _AUTO_CREATION), 1)
+        client_id = context.client_id[:NAME_CHARACTERS_MAX]
+        event = AuditEvent(
+            client, listener, Operation.CREATE, ResourceType.TOPIC, name, code, _AUTO_CREATION, client_id=client_id
+        )
+        audit(event, 1)
 
     return note
 
@@ -134,7 +146,8 @@ def audited_calls(auditor: Auditor | None, handler: _Handler) -> _Handler:
         caller, answered = CALLER.get(), handler(request, *context)
         if caller.is_node:
             return answered
-        return auditor.audited(Client(caller.principal, host_of(caller.peer)), request, answered)
+        asking = Asking(Client(caller.principal, host_of(caller.peer)), caller.client_id)
+        return auditor.audited(asking, request, answered)
 
     return answer
 
@@ -144,6 +157,7 @@ def audited_requests(auditor: Auditor, handler: _Handler, *, takes_context: bool
 
     def answer(request: Any, context: RequestContext) -> Awaitable[Any]:
         answered = handler(request, context) if takes_context else handler(request)
-        return auditor.audited(Client(context.principal, context.host), request, answered)
+        asking = Asking(Client(context.principal, context.host), context.client_id)
+        return auditor.audited(asking, request, answered)
 
     return answer

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import typer
 
-from kraft.cli.acls.choices import Actions, Holders, Resources, entries, holders, operations, wanted_operations
+from kraft.access.purposes import entries
+from kraft.cli.acls.choices import Actions, Holders, Resources, holders, operations, wanted_operations
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
 from tests.support.acl_entries import entry
 

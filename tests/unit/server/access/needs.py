@@ -10,9 +10,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from kraft.metadata.acls import AclEntry
-from kraft.model.access import ALLOWED_BY, CLUSTER_NAME, Operation, ResourceType
+from kraft.model.access import ALLOWED_BY, CLUSTER_NAME, OPERATIONS_ON, Operation, ResourceType
 from kraft.model.errors import ErrorCode
-from kraft.server.access.asker import OPERATIONS_ON
 from tests.support.acl_entries import entry
 from tests.support.cluster_images import ORDERS
 

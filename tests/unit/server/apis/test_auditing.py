@@ -15,7 +15,7 @@ from kraft.rpc.on_behalf import Client
 from kraft.server.access.audit import AuditEvent
 from kraft.server.apis import serving
 from kraft.server.apis.api import Api, VisibleTo
-from kraft.server.apis.auditing import Auditor
+from kraft.server.apis.auditing import Asking, Auditor
 from kraft.server.apis.table import APIS
 from kraft.server.kafka_listener.requests import ConnectionContext
 from kraft.wire.api_keys import ApiKey
@@ -24,8 +24,11 @@ from tests.unit.server.access.world import World
 from tests.unit.server.apis.audited_cases import CASES, Told
 
 ALICE: Final = Client(Principal("alice"), "10.0.0.7")
-CONTEXT: Final = ConnectionContext(version=2, principal=Principal("alice"), peer="10.0.0.7:5100", listener="SASL")
-CALLED_BY_ALICE: Final = Caller(principal=Principal("alice"), peer="10.0.0.7:5100")
+ALICES_CONSOLE: Final = Asking(ALICE, "kraft-console")
+CONTEXT: Final = ConnectionContext(
+    version=2, principal=Principal("alice"), peer="10.0.0.7:5100", listener="SASL", client_id="kraft-console"
+)
+CALLED_BY_ALICE: Final = Caller(principal=Principal("alice"), peer="10.0.0.7:5100", client_id="kraft-console")
 CHANGES: Final = {
     Operation.CREATE,
     Operation.DELETE,
@@ -70,7 +73,7 @@ async def test_each_outcome_is_noted_and_nothing_that_is_secret(name: str) -> No
     async def answer() -> Any:
         return response
 
-    assert await Auditor(row, notes, "SASL").audited(ALICE, request, answer()) is response
+    assert await Auditor(row, notes, "SASL").audited(ALICES_CONSOLE, request, answer()) is response
     assert notes.told() == expected
     assert {(each.client, each.listener, each.api) for each in notes.events} == {(ALICE, "SASL", name)}
     assert {each.operation for each in notes.events} == {row.audited.operation}
@@ -95,7 +98,7 @@ async def test_a_request_without_an_answer_is_noted_with_its_error(name: str, er
         raise error
 
     with pytest.raises(type(error)):
-        await Auditor(ROWS[name], notes, "SASL").audited(ALICE, CASES[name][0], answer())
+        await Auditor(ROWS[name], notes, "SASL").audited(ALICES_CONSOLE, CASES[name][0], answer())
     assert {each.error_code for each in notes.events} <= {code}
     named = {"CreateAcls", "DeleteAcls", "UpdateFeatures", "UnregisterBroker", "DeleteGroups", "OffsetDelete"}
     assert notes.events or name not in named
@@ -142,7 +145,7 @@ async def test_a_call_over_either_protocol_is_noted_once() -> None:
     await broker.over_kafka()
     await broker.over_grpc(CALLED_BY_ALICE)
     assert notes.told() == CASES["CreateAcls"][2] * 2
-    assert {each.client for each in notes.events} == {ALICE}
+    assert {(each.client, each.client_id) for each in notes.events} == {(ALICE, "kraft-console")}
 
 
 async def test_what_a_guard_refuses_of_an_administrators_call_is_noted_once() -> None:
@@ -178,7 +181,7 @@ async def test_what_is_done_is_noted_though_the_client_has_gone() -> None:
         return response
 
     auditor = Auditor(ROWS["DeleteTopics"], notes, "SASL")
-    asking = asyncio.ensure_future(auditor.audited(ALICE, request, answer()))
+    asking = asyncio.ensure_future(auditor.audited(ALICES_CONSOLE, request, answer()))
     await asyncio.sleep(1)
     asking.cancel()
     await asyncio.sleep(1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.cli.acls.administrators import AccessSettings, is_last_administrator, loses_last_administrator
+from kraft.access.administrators import AccessSettings, is_last_administrator, loses_last_administrator
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import Operation, PermissionType, ResourceType
 from tests.support.acl_entries import ALLOW, DENY, entry

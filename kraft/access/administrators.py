@@ -10,7 +10,7 @@ from msgspec import Struct
 from kraft.metadata.acls import NO_ACLS, AclEntry, AclsDraft, acl_record
 from kraft.metadata.authorizer import Authorizer, super_users_of
 from kraft.metadata.records import AclAdded
-from kraft.model.access import CLUSTER_NAME, Operation, PermissionType, ResourceType
+from kraft.model.access import CLUSTER_NAME, EVERY_USER, Operation, PermissionType, ResourceType
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -105,3 +105,11 @@ def _administrators(entries: Sequence[AclEntry]) -> list[AclEntry]:
         if each.permission is PermissionType.ALLOW
         and not any(deny.principal in (each.principal, "User:*") and deny.host in (each.host, "*") for deny in denied)
     ]
+
+
+def administers(principal: str, entries: Sequence[AclEntry], settings: AccessSettings) -> bool:
+    """Return whether a principal may change ACLs from some host."""
+    if not settings.is_authorized or principal in settings.super_users:
+        return True
+    allowed = (each.principal for each in _administrators(entries))
+    return any(each in (principal, EVERY_USER) for each in allowed) or (settings.allow_if_no_acl and not entries)

@@ -1,0 +1,1 @@
+"""Users, ACLs and quotas as administrators speak of them, for the command line and the console."""
