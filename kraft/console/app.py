@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kraft.console import openapi
 from kraft.console.config import ClusterConfig
 from kraft.console.console import Console
 from kraft.console.endpoints import Endpoints
@@ -40,11 +41,24 @@ class Common:
     async def home(self, request: Request) -> Response:
         return self._console.html(request, "clusters.html", {}, session=self._console.session_of(request))
 
+    async def api(self, request: Request) -> Response:
+        schemas = openapi.description()["components"]["schemas"]
+        values = {
+            "routes": openapi.listed(),
+            "schemas": schemas,
+            "type_name": openapi.type_name,
+            "origin": self._console.config.origin,
+        }
+        return self._console.html(request, "api.html", values, session=self._console.session_of(request))
+
+    async def openapi(self, _: Request) -> Response:
+        return self._console.json(openapi.description())
+
     async def clusters(self, request: Request) -> Response:
         session = self._console.session_of(request)
         return self._console.json(
             [
-                {"cluster": each.name, "needs_login": each.needs_login, "logged_in": _has_login(session, each)}
+                openapi.ClusterRow(cluster=each.name, needs_login=each.needs_login, logged_in=_has_login(session, each))
                 for each in self._console.config.clusters.values()
             ]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import structlog
@@ -13,9 +14,19 @@ from kraft.console import clients, protection
 from kraft.console.config import ClusterConfig
 from kraft.console.console import Console, now_ms
 from kraft.console.login_limits import LoginLimits
-from kraft.console.sessions import Login, TooManySessions
+from kraft.console.openapi import LoggedIn
+from kraft.console.sessions import Login, Session, TooManySessions
 
 log = structlog.get_logger()
+
+
+class NotLoggedIn(Exception):
+    """Why there is no login, in a sentence, and the status of HTTP for it."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = dict(headers or {})
 
 
 class Logins:
@@ -43,40 +54,71 @@ class Logins:
             console.check_token(request, form.text("token"), console.session_of(request))
         except HTTPException:
             return self._form(request, cluster, "This form is too old: please log in again.", after, 403)
+        try:
+            login = await self._checked(request, cluster, user, form.raw("password"))
+        except NotLoggedIn as error:
+            response = self._form(request, cluster, str(error), after, error.status)
+            response.headers.update(error.headers)
+            return response
+        return await self._begin(request, cluster, login, after)
+
+    async def log_in_by_api(self, request: Request) -> Response:
+        """Log a script in: it gets the cookie of a session, and the token that its changes carry."""
+        console = self._console
+        fields = await console.json_of(request)
+        cluster = console.cluster_of(fields.text("cluster"))
+        try:
+            login = await self._checked(request, cluster, fields.text("user"), fields.raw("password"))
+            session = await self._session(request, cluster, login)
+        except NotLoggedIn as error:
+            raise HTTPException(error.status, str(error), error.headers) from None
+        response = console.json(LoggedIn(cluster=cluster.name, user=login.user, token=session.csrf_token))
+        console.set_cookie(response, "session", session.session_id)
+        return response
+
+    async def _checked(self, request: Request, cluster: ClusterConfig, user: str, password: str) -> Login:
+        """Log in at the cluster. Raises NotLoggedIn."""
         if not cluster.needs_login or not user or len(user) > 255:
-            return self._form(request, cluster, "Give the name of a user.", after, 400)
+            raise NotLoggedIn(400, "Give the name of a user.")
         address = "?" if request.client is None else request.client.host
         if wait_ms := self._limits.wait_ms(address, cluster.name, user, now_ms()):
-            wait_s = -(-wait_ms // 1_000)
-            response = self._form(request, cluster, f"Too many logins failed: wait for {wait_s} s.", after, 429)
-            response.headers["Retry-After"] = str(wait_s)
-            return response
+            wait_s = str(-(-wait_ms // 1_000))
+            raise NotLoggedIn(429, f"Too many logins failed: wait for {wait_s} s.", {"Retry-After": wait_s})
         try:
-            client = await console.in_thread(partial(console.log_in_at, cluster, user, form.raw("password")))
+            client = await self._console.in_thread(partial(self._console.log_in_at, cluster, user, password))
         except clients.WrongLogin:
             log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason="refused")
-            return self._form(request, cluster, "The cluster refuses this user or this password.", after, 401)
+            raise NotLoggedIn(401, "The cluster refuses this user or this password.") from None
         except clients.NoAnswer as error:
             self._limits.succeeded(address, cluster.name, user)
             log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason=str(error))
-            return self._form(request, cluster, f"The login could not be checked: {error}", after, 504)
+            raise NotLoggedIn(504, f"The login could not be checked: {error}") from None
         self._limits.succeeded(address, cluster.name, user)
-        return await self._begin(request, cluster, Login(user=user, client=client), after)
+        return Login(user=user, client=client)
 
     async def _begin(self, request: Request, cluster: ClusterConfig, login: Login, after: str) -> Response:
+        console = self._console
+        try:
+            session = await self._session(request, cluster, login)
+        except NotLoggedIn as error:
+            return self._form(request, cluster, str(error), after, error.status)
+        where = protection.safe_next(after)
+        response = RedirectResponse(where if where != "/" else f"/clusters/{cluster.name}", 303)
+        console.set_cookie(response, "session", session.session_id)
+        return response
+
+    async def _session(self, request: Request, cluster: ClusterConfig, login: Login) -> Session:
+        """Return the session that has this login from now on. Raises NotLoggedIn."""
         console = self._console
         await console.close(console.sessions.end_old(now_ms()))
         try:
             session, replaced = console.sessions.log_in(console.session_of(request), cluster.name, login, now_ms())
         except TooManySessions:
             await console.close([login])
-            return self._form(request, cluster, "Too many people are logged in: try again later.", after, 503)
+            raise NotLoggedIn(503, "Too many people are logged in: try again later.") from None
         await console.close([] if replaced is None else [replaced])
         log.info("user logged in", cluster=cluster.name, user=login.user)
-        where = protection.safe_next(after)
-        response = RedirectResponse(where if where != "/" else f"/clusters/{cluster.name}", 303)
-        console.set_cookie(response, "session", session.session_id)
-        return response
+        return session
 
     async def log_out(self, request: Request) -> Response:
         console = self._console

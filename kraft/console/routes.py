@@ -14,6 +14,7 @@ from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.topics import topic, topics
+from kraft.console.parameters import TABLE
 from kraft.console.protection import FORM_BYTES_MAX
 from kraft.console.streams import Event
 
@@ -36,8 +37,13 @@ class Page(Struct, frozen=True, kw_only=True):
     path: str
     template: str
     load: Callable[[Asked], Awaitable[Any]]
+    """Its annotation has the Struct that it returns, from which the API is described."""
+
     asks: str
     """What the brokers ask for: an operation on a resource."""
+
+    takes: tuple[str, ...] = ()
+    """Names of what its query may have; kraft/console/parameters.py says what they mean."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -48,6 +54,9 @@ class Change(Struct, frozen=True, kw_only=True):
     """Raises KraftError."""
 
     asks: str
+    takes: tuple[str, ...] = ()
+    """Names of its fields."""
+
     form_bytes_max: int = FORM_BYTES_MAX
 
 
@@ -57,6 +66,7 @@ class Stream(Struct, frozen=True, kw_only=True):
     path: str
     events: Callable[[Asked], AsyncGenerator[Event, None]]
     asks: str
+    takes: tuple[str, ...] = ()
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -72,11 +82,35 @@ class Action(Struct, frozen=True, kw_only=True):
 PAGES: Final = (
     Page(path="/clusters/{cluster}", template="overview.html", load=overview, asks="Describe on Cluster"),
     Page(path="/clusters/{cluster}/brokers", template="brokers.html", load=brokers, asks="Describe on Cluster"),
-    Page(path="/clusters/{cluster}/topics", template="topics.html", load=topics, asks="Describe on Topic, each"),
-    Page(path="/clusters/{cluster}/topics/{topic}", template="topic.html", load=topic, asks="Describe on Topic"),
-    Page(path="/clusters/{cluster}/groups", template="groups.html", load=groups, asks="Describe on Group, each"),
+    Page(
+        path="/clusters/{cluster}/topics",
+        template="topics.html",
+        load=topics,
+        asks="Describe on Topic, each",
+        takes=TABLE,
+    ),
+    Page(
+        path="/clusters/{cluster}/topics/{topic}",
+        template="topic.html",
+        load=topic,
+        asks="Describe on Topic",
+        takes=("page",),
+    ),
+    Page(
+        path="/clusters/{cluster}/groups",
+        template="groups.html",
+        load=groups,
+        asks="Describe on Group, each",
+        takes=TABLE,
+    ),
     # A group id may hold any character.
-    Page(path="/clusters/{cluster}/groups/{group:path}", template="group.html", load=group, asks="Describe on Group"),
+    Page(
+        path="/clusters/{cluster}/groups/{group:path}",
+        template="group.html",
+        load=group,
+        asks="Describe on Group",
+        takes=("page",),
+    ),
 )
 
 CHANGES: Final[tuple[Change, ...]] = ()
@@ -85,9 +119,12 @@ STREAMS: Final[tuple[Stream, ...]] = ()
 
 ACTIONS: Final = (
     Action(name="home", path="/", method="GET", access=Access.ANYBODY),
+    Action(name="api", path="/api", method="GET", access=Access.ANYBODY),
+    Action(name="openapi", path="/api/openapi.json", method="GET", access=Access.ANYBODY),
     Action(name="clusters", path="/api/clusters", method="GET", access=Access.ANYBODY),
     Action(name="login_form", path="/login", method="GET", access=Access.ANYBODY),
     Action(name="log_in", path="/login", method="POST", access=Access.ANYBODY, changes=True),
+    Action(name="log_in_by_api", path="/api/login", method="POST", access=Access.ANYBODY, changes=True),
     Action(name="log_out", path="/logout", method="POST", access=Access.SESSION, changes=True),
     Action(name="static", path="/static/{file:path}", method="GET", access=Access.ANYBODY),
 )

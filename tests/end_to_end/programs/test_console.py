@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kraft.client import Admin, Consumer, Producer
 from kraft.console.routes import ACTIONS, CHANGES, PAGES, STREAMS
+from tests.support.console_api import assert_fits
 from tests.support.console_browser import Answer, Browser, console, token_in
 from tests.support.console_cluster import PASSWORD, USERS, cluster_of_users, console_settings, everybody, rights
 from tests.support.console_pages import without_own_scripts
@@ -27,6 +30,10 @@ EXPECTED: Final = {
     "/clusters/{cluster}/groups": (303, 200, 200, 200),
     "/clusters/{cluster}/groups/{group:path}": (303, 403, 200, 200),
     "GET /": (200, 200, 200, 200),
+    "GET /api": (200, 200, 200, 200),
+    "GET /api/openapi.json": (200, 200, 200, 200),
+    # A form is no JSON.
+    "POST /api/login": (415, 415, 415, 415),
     "GET /api/clusters": (200, 200, 200, 200),
     "GET /login": (200, 200, 200, 200),
     # Without the token of a form: nothing is done.
@@ -92,7 +99,10 @@ def test_every_route_answers_each_user_as_its_row_says(browsers: dict[str, Brows
     )
     assert statuses == EXPECTED[row]
     if pattern in {each.path for each in PAGES} and not method:
-        of_api = tuple(browsers[user].get("/api" + path).status for user in USERS)
+        answers = [browsers[user].get("/api" + path) for user in USERS]
+        for each in answers:
+            assert_fits("/api" + pattern, "get", each)
+        of_api = tuple(each.status for each in answers)
         assert of_api == (401, *EXPECTED[row][1:])
 
 
@@ -126,6 +136,41 @@ def test_pages_and_api_show_the_cluster(browsers: dict[str, Browser], name: str)
     assert lags["problem"] == ""
     assert lags["value"]["total"] == 10 - lags["value"]["partitions"]["rows"][0]["committed"]
     assert "Nobody reads in this group now" in page(browser, path_of(f"{base}/groups/{{group:path}}")).text
+
+
+def test_a_script_logs_in_and_changes_something_only_with_its_token(port: int) -> None:
+    script = Browser(port)
+    for fields, status in (
+        ({"cluster": "prod", "user": "root", "password": "wrong"}, 401),
+        ({"cluster": "prod"}, 400),
+        ({"cluster": "elsewhere"}, 404),
+        ([], 400),
+    ):
+        refused = script.send("/api/login", fields)
+        assert refused.status == status, refused.text
+        assert_fits("/api/login", "post", refused)
+    fields = {"cluster": "prod", "user": "root", "password": PASSWORD}
+    assert script.send("/api/login", fields, Origin="http://evil.example").status == 403
+    answer = script.send("/api/login", fields)
+    assert_fits("/api/login", "post", answer)
+    assert (answer.status, json.loads(answer.text)["user"]) == (200, "root")
+    assert script.get("/api/clusters/prod").status == 200
+    assert_fits("/api/clusters", "get", script.get("/api/clusters"))
+    assert script.post("/logout", {"token": json.loads(answer.text)["token"]}).status == 303
+
+
+def test_the_documented_commands_of_a_script_run(port: int, tmp_path: Path) -> None:
+    section = (Path(__file__).parents[3] / "docs/console.md").read_text().partition("## Scripts")[2]
+    commands = section.partition("```sh\n")[2].partition("```")[0]
+    for written, here in (("https://console.example:8443", f"http://localhost:{port}"), ("alice", "root")):
+        assert written in commands
+        commands = commands.replace(written, here)
+    commands = commands.replace('"..."', json.dumps(PASSWORD))
+    ran = subprocess.run(
+        ["sh", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert TOPIC in ran.stdout
 
 
 def test_a_user_sees_what_the_acls_let_this_user_see(browsers: dict[str, Browser]) -> None:
