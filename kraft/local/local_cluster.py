@@ -55,12 +55,18 @@ class LocalCluster:
         """Wait until every running broker knows an active controller and every other running broker.
 
         A broker with an operator fence only has to run, because clients do not see it. Return False if `cancelled`
-        returned True. Raises NodeFailed if a node ends meanwhile, and at the deadline. From a coroutine, call it
-        through `asyncio.to_thread`.
+        returned True. Raises NodeFailed if a node has ended since its start, or ends meanwhile, and at the deadline.
+        From a coroutine, call it through `asyncio.to_thread`.
         """
-        running = [node for node in self.nodes.values() if node.is_running]
-        readiness = _Readiness(self._plans, running, time.monotonic() + deadline_s)
-        return asyncio.run(readiness.wait(cancelled))
+        awaited = [node for node in self.nodes.values() if node.is_starting or node.is_running]
+        for node in awaited:
+            node.check_running()
+        readiness = _Readiness(self._plans, awaited, time.monotonic() + deadline_s)
+        is_ready = asyncio.run(readiness.wait(cancelled))
+        if is_ready:
+            for node in awaited:
+                node.is_starting = False
+        return is_ready
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
         """Stop all nodes in order, at the same time. See `node_process.stop_all`."""

@@ -49,6 +49,8 @@ class NodeProcess:
         self._command = command
         self._launch = launch
         self._process: Process | None = None
+        self.is_starting = False
+        """Whether it was started, and was neither found ready nor stopped since: it has to run, or it has failed."""
         self._finalizer: weakref.finalize[[Process, int, int], NodeProcess] | None = None
 
     @property
@@ -79,12 +81,14 @@ class NodeProcess:
             raise
         finally:
             os.close(reading_end)
+        self.is_starting = True
         # Runs when this object is collected, and at the exit of the interpreter at the latest.
         self._finalizer = weakref.finalize(self, _end, self._process, writing_end, os.getpid())
 
     def kill(self) -> None:
         """Kill the node with SIGKILL: as when the power fails, except that the page cache survives."""
         process = self._running()
+        self.is_starting = False
         process.kill()
         process.wait(_KILL_DEADLINE_S)
 
@@ -96,6 +100,7 @@ class NodeProcess:
     def request_stop(self) -> None:
         """Send SIGTERM without waiting, to stop several nodes at once; `wait_stopped` follows."""
         process = self._running()
+        self.is_starting = False
         process.terminate()
         # A paused node stops once it goes on. One with nothing to do may have ended already.
         process.send_signal(signal.SIGCONT)

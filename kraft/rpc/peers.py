@@ -42,7 +42,8 @@ CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     # A restarted node is reached within a second, not after gRPC's default of up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # Despite its name: how long an attempt may take at least. A busy peer does not begin the protocol at once.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # These pings detect a peer that vanished without closing its connection.
     ("grpc.keepalive_time_ms", 10_000),

@@ -108,6 +108,21 @@ def test_a_node_that_ends_by_itself_is_named_with_the_end_of_its_log(make_cluste
     assert str(raised.value).endswith("kraft: node 2 does not feel like it")
 
 
+def test_a_node_that_has_ended_before_the_wait_is_not_taken_for_stopped(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster("", "refuses")
+    cluster.start()
+    until(lambda: cluster.nodes[2].exit_code is not None, "node 2 ends")
+    with pytest.raises(NodeFailed, match="node 2 ended with exit code 1"):
+        cluster.wait_ready(deadline_s=30)
+
+
+def test_a_node_that_was_stopped_while_it_started_is_not_waited_for(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster("", "lonely")
+    cluster.start()
+    cluster.nodes[1].kill()
+    assert cluster.wait_ready(deadline_s=30)
+
+
 def test_a_wait_says_what_was_missing_at_its_deadline(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("lonely", "")
     cluster.start()

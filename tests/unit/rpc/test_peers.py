@@ -29,6 +29,9 @@ from tests.support.rpc_servers import public_service, served
 pytestmark = pytest.mark.real_time
 
 CALL_S = 5.0
+LATE_S = 0.3
+"""Longer than the first pause between attempts to connect."""
+
 FETCH_NOTHING = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
 
 
@@ -88,6 +91,36 @@ async def test_a_port_of_another_protocol_is_distinguished_from_an_unreachable_o
     finally:
         await connections.close()
         server.close()
+
+
+async def test_a_busy_peer_that_is_late_to_begin_the_protocol_is_reached_at_the_first_attempt() -> None:
+    async with served(public_service(metadata=known_controller)) as (connections, address):
+        attempts = 0
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal attempts
+            attempts += 1
+            host, port = address.rsplit(":", 1)
+            answers, requests = await asyncio.open_connection(host, int(port))
+            await asyncio.sleep(LATE_S)
+            await asyncio.gather(copied(reader, requests), copied(answers, writer), return_exceptions=True)
+
+        server = await asyncio.start_server(relay, "127.0.0.1", 0)
+        late = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        answer = await connections.peer(late).call(METADATA, metadata_of(()), CALL_S)
+        server.close()
+        assert (answer.controller_id, attempts) == (7, 1)
+
+
+async def known_controller(_: object) -> MetadataResponse:
+    return MetadataResponse(cluster_id="", controller_id=7, brokers=(), topics=())
+
+
+async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while part := await reader.read(65_536):
+        writer.write(part)
+        await writer.drain()
+    writer.close()
 
 
 async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -351,7 +352,10 @@ async def slowly_syncing(
         try:
             first(partition)
             await until(file.gate.began.is_set)
-            await until(lambda: syncer.holds_writes(partition.log_directory))
+            # Counted from here: the thread may have begun later than the syncer thinks, and says how long it took.
+            began_s = perf_counter()
+            await until(lambda: perf_counter() - began_s >= log_syncer.HOLDING_S)
+            assert syncer.holds_writes(partition.log_directory)
             yield partition, file, syncer
         finally:
             file.gate.open.set()
