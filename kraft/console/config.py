@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from kraft.client import ClientSecurity, InvalidSetting, client_security
 from kraft.client.model.settings import parse_addresses, wire_protocol
+from kraft.console.records.decoding.registry import RegistryConfig
+from kraft.console.records.file_keys import is_records_key, registry_config, roles_of, viewing_rules
+from kraft.console.records.permissions import Role, ViewingRules
 from kraft.model.addresses import is_loopback
 from kraft.model.errors import KraftError
 from kraft.tls.stores import TlsSettings
@@ -45,9 +48,15 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     security: Mapping[str, str] = {}
     """Keys of the client's security, without credentials: these are of whoever logs in."""
 
+    viewing: ViewingRules = ViewingRules()
+    """Who may view records."""
+
+    registry: RegistryConfig | None = None
+    """Where the schemas of records are."""
+
     @property
     def needs_login(self) -> bool:
-        return self.security.get("security.protocol", "").upper().startswith("SASL")
+        return _is_sasl(self.security)
 
     def settings(self, user: str, password: str) -> dict[str, Any]:
         """Return the settings of a client for this user; of nobody, where the cluster is open."""
@@ -78,7 +87,8 @@ def console_config(given: Mapping[str, str]) -> ConsoleConfig:
     """Return what the file says. Raises InvalidConsoleFile with everything that is wrong."""
     problems: list[str] = []
     host, port, tls = _listener(given, problems)
-    clusters = {each.name: each for each in _clusters(given, problems)}
+    roles = roles_of(given, problems)
+    clusters = {each.name: each for each in _clusters(given, roles, problems)}
     problems += _unknown_keys(given, clusters)
     if not is_loopback(host):
         problems += [
@@ -137,7 +147,7 @@ def _server_tls(given: Mapping[str, str], problems: list[str]) -> TlsSettings | 
         return None
 
 
-def _clusters(given: Mapping[str, str], problems: list[str]) -> Iterator[ClusterConfig]:
+def _clusters(given: Mapping[str, str], roles: Mapping[str, Role], problems: list[str]) -> Iterator[ClusterConfig]:
     names = [each.strip() for each in given.get("clusters", "").split(",") if each.strip()]
     if not names:
         problems.append("clusters names no cluster: set it, such as clusters=prod, with cluster.prod.bootstrap.servers")
@@ -147,10 +157,12 @@ def _clusters(given: Mapping[str, str], problems: list[str]) -> Iterator[Cluster
             continue
         prefix = f"cluster.{name}."
         own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-        yield from _cluster(name, own, problems)
+        yield from _cluster(name, own, roles, problems)
 
 
-def _cluster(name: str, own: Mapping[str, str], problems: list[str]) -> Iterator[ClusterConfig]:
+def _cluster(
+    name: str, own: Mapping[str, str], roles: Mapping[str, Role], problems: list[str]
+) -> Iterator[ClusterConfig]:
     prefix, before = f"cluster.{name}.", len(problems)
     security: dict[str, str] = {}
     for key, value in own.items():
@@ -158,13 +170,16 @@ def _cluster(name: str, own: Mapping[str, str], problems: list[str]) -> Iterator
             security[key] = value
         elif key.startswith("sasl."):
             problems.append(f"{prefix}{key}: the console keeps no login; remove it: users log in with their own")
-        elif key not in _CLUSTER_KEYS:
-            problems.append(f"{prefix}{key} is not known: keys are {', '.join(_CLUSTER_KEYS)} and ssl.*")
+        elif key not in _CLUSTER_KEYS and not is_records_key(key):
+            known = f"{', '.join(_CLUSTER_KEYS)}, ssl.*, records.view, mask.* and schema.registry.*"
+            problems.append(f"{prefix}{key} is not known: keys are {known}")
     found = ClusterConfig(
         name=name,
         bootstrap_servers=own.get("bootstrap.servers", ""),
         wire_protocol=own.get("wire.protocol", "grpc"),
         security=security,
+        viewing=viewing_rules(prefix, own, not _is_sasl(security), roles, problems),
+        registry=registry_config(prefix, own, problems),
     )
     if not found.bootstrap_servers:
         problems.append(f"{prefix}bootstrap.servers is missing: set it to HOST:PORT of one broker or more")
@@ -182,6 +197,10 @@ def _cluster(name: str, own: Mapping[str, str], problems: list[str]) -> Iterator
             yield found
 
 
+def _is_sasl(security: Mapping[str, str]) -> bool:
+    return security.get("security.protocol", "").upper().startswith("SASL")
+
+
 def security_of(cluster: ClusterConfig, user: str = "user", password: str = "password") -> ClientSecurity:
     """Return the security of a client for this user. Raises InvalidSetting."""
     settings = cluster.settings(user, password)
@@ -192,13 +211,13 @@ def _unknown_keys(given: Mapping[str, str], clusters: Mapping[str, ClusterConfig
     named = {each.strip() for each in given.get("clusters", "").split(",")} | set(clusters)
     found = []
     for key in given:
-        if key in _OWN_KEYS or key.startswith(("ssl.keystore.", "ssl.key.")):
+        if key in _OWN_KEYS or key.startswith(("ssl.keystore.", "ssl.key.", "role.")):
             continue
         if key.startswith("cluster."):
             if key.split(".")[1] not in named:
                 found.append(f"{key}: cluster {key.split('.')[1]} is not in clusters: add it there, or remove the key")
             continue
-        found.append(f"{key} is not known: keys are {', '.join(_OWN_KEYS)}, ssl.keystore.* and cluster.NAME.*")
+        found.append(f"{key} is not known: keys are {', '.join(_OWN_KEYS)}, ssl.keystore.*, role.* and cluster.NAME.*")
     return found
 
 

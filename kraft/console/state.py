@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from kraft.console.records.decoding.registry import Registries
+
 
 class State:
     """One for the process; pages reach it as `asked.state`."""
+
+    def __init__(self) -> None:
+        self.registries = Registries()
+        """Schemas that were read: as many as `registry.SCHEMAS_MAX` of each cluster."""
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""

@@ -1,35 +1,65 @@
-"""Who may view records of a topic, and how much of them. Each view passes here, and is written down."""
+"""What a user sees of records. All records pass here before anything else looks at them: filters, too, get only this.
+
+Whatever is hidden is in no text, value, size, problem or header of what comes out.
+"""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
-from kraft.console.records.decoding import Decoded
+from kraft.client import KraftError
+from kraft.console.records.decoding import Decoded, decode
+from kraft.console.records.permissions import Permission, Viewing
 
 if TYPE_CHECKING:
-    from kraft.console.config import ClusterConfig
+    from kraft.console.records.decoding.registry import Registry
 
 log = structlog.get_logger()
 
 MASK: Final = "••••"
+HIDDEN: Final = Decoded(format="hidden", text=MASK)
+
+_STRUCTURED: Final = ("", "json", "msgpack", "avro", "protobuf")
+"""Formats in which fields have names."""
+
+_QUERY_CHARS_MAX: Final = 200
 
 
-class Viewing(StrEnum):
-    """How records are shown to a user. It may only take away from what the brokers' ACLs allow."""
+class MayNotView(KraftError):
+    """The console's file does not let this user view records of this topic."""
 
-    OFF = "off"
-    MASKED = "masked"
-    ON = "on"
 
-    @classmethod
-    def of(cls, config: ClusterConfig, cluster: str, topic: str, user: str) -> Viewing:
-        """Return what the user may view of the topic's records."""
-        return cls.ON
+class ShownHeader(Struct, frozen=True, kw_only=True):
+    name: str
+    value: Decoded
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """What a user may see of a record."""
+
+    key: Decoded
+    value: Decoded
+    headers: list[ShownHeader]
+    key_bytes: int | None
+    """None: hidden, or there is no key."""
+
+    value_bytes: int | None
+    """None: something of the value is hidden, or there is none."""
+
+    is_masked: bool
+    """Whether something is hidden."""
+
+
+class Formats(Struct, frozen=True, kw_only=True):
+    """What was chosen for keys and values; empty: what fits."""
+
+    key: str = ""
+    value: str = ""
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -44,19 +74,80 @@ class View(Struct, frozen=True, kw_only=True):
 
     partitions: list[int]
     records: int
+    offsets: dict[int, tuple[int, int]] = {}
+    """The first and the last offset that was shown, by partition."""
+
     query: str = ""
     """The filter, as it was typed."""
 
 
-def shown(decoded: Decoded, viewing: Viewing) -> Decoded:
-    """Return what the user may see of it. Filters, too, get only this."""
-    match viewing:
-        case Viewing.ON:
-            return decoded
-        case Viewing.MASKED:
-            return replace(decoded, text=MASK, value=None)
-        case Viewing.OFF:
-            return Decoded(format="hidden", text="", value=None)
+AS_FITS: Final = Formats()
+
+
+def check(permission: Permission, cluster: str, topic: str) -> None:
+    """Raise MayNotView if the user may view no record of the topic."""
+    if permission.is_off:
+        raise MayNotView(
+            f"you may not view records of {topic}: the console's file says so; whoever runs the console may set"
+            f" cluster.{cluster}.records.view, or a rule for this topic and a role of yours (docs/console.md)"
+        )
+
+
+def shown(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+    permission: Permission,
+    registry: Registry | None = None,
+    formats: Formats = AS_FITS,
+) -> Shown:
+    """Return what the user may see of the record. It may block, for the registry: call it in a thread."""
+    seen_key = shown_key(key, permission, formats.key, registry)
+    seen_value = shown_value(value, permission, formats.value, registry)
+    seen_headers = [ShownHeader(name=name, value=shown_header(name, data, permission)) for name, data in headers]
+    hides_key, hides_value = permission.hides_keys or bool(permission.fields), _hides_value(permission)
+    return Shown(
+        key=seen_key,
+        value=seen_value,
+        headers=seen_headers,
+        key_bytes=None if key is None or hides_key else len(key),
+        value_bytes=None if value is None or hides_value else len(value),
+        is_masked=permission.hides_something
+        and any(MASK in each.text for each in (seen_key, seen_value, *(header.value for header in seen_headers))),
+    )
+
+
+def shown_key(
+    data: bytes | None, permission: Permission, chosen: str = "", registry: Registry | None = None
+) -> Decoded:
+    """Return what is seen of a key: fields are hidden in it as in values, and a key without fields is shown."""
+    if permission.is_off or (permission.hides_keys and data is not None):
+        return HIDDEN
+    if not permission.fields:
+        return decode(data, chosen, registry)
+    found = decode(data, chosen if chosen in _STRUCTURED else "", registry)
+    if isinstance(found.value, dict | list):
+        return _masked(found, permission)
+    # Bytes that could hold fields, which nobody can find, are hidden.
+    return found if found.format in ("text", "null") or _is_scalar(found) else HIDDEN
+
+
+def shown_value(
+    data: bytes | None, permission: Permission, chosen: str = "", registry: Registry | None = None
+) -> Decoded:
+    """Return what is seen of a value. Where fields are hidden, a value in which they cannot be found is hidden."""
+    if permission.is_off or (permission.hides_all and data is not None):
+        return HIDDEN
+    if not _hides_value(permission):
+        return decode(data, chosen, registry)
+    found = decode(data, chosen if chosen in _STRUCTURED else "", registry)
+    if found.format == "null":
+        return found
+    return _masked(found, permission) if isinstance(found.value, dict | list) else HIDDEN
+
+
+def shown_header(name: str, data: bytes | None, permission: Permission) -> Decoded:
+    return HIDDEN if permission.is_off or permission.hides_header(name) else decode(data)
 
 
 def note(view: View) -> None:
@@ -69,6 +160,46 @@ def note(view: View) -> None:
         viewing=str(view.viewing),
         what=view.what,
         partitions=view.partitions,
+        offsets=view.offsets,
         records=view.records,
-        query=view.query[:200],
+        query=view.query[:_QUERY_CHARS_MAX],
+    )
+
+
+# --- fields --------------------------------------------------------------------------------------------------------
+
+
+def _hides_value(permission: Permission) -> bool:
+    return permission.hides_all or bool(permission.fields)
+
+
+def _is_scalar(found: Decoded) -> bool:
+    return found.format == "json"
+
+
+def _masked(found: Decoded, permission: Permission) -> Decoded:
+    """Return it without its hidden fields. The text is written anew: of two fields of one name, JSON shows both."""
+    value = _without(found.value, (), permission.fields)
+    # What a decoder noted may tell something of what is hidden.
+    return Decoded(format=found.format, text=msgspec.json.encode(value).decode(), value=value)
+
+
+def _without(value: Any, path: tuple[str, ...], hidden: Sequence[tuple[str, ...]]) -> Any:
+    if isinstance(value, list):
+        return [_without(each, path, hidden) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, each in value.items():
+        # A name with dots in it is as good as several names, each of which may be hidden.
+        names = name.casefold().split(".")
+        below = [(*path, *names[:count]) for count in range(1, len(names) + 1)]
+        found[name] = MASK if any(_is_hidden(at, hidden) for at in below) else _without(each, below[-1], hidden)
+    return found
+
+
+def _is_hidden(path: tuple[str, ...], hidden: Sequence[tuple[str, ...]]) -> bool:
+    return any(
+        len(each) <= len(path) and all(part in ("*", own) for part, own in zip(each, path[-len(each) :], strict=True))
+        for each in hidden
     )
