@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from kraft.access.administrators import BY_ACLS_ALONE, AccessSettings, authorizer_of
+from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.acls import AclEntry
 from kraft.metadata.authorizer import Decision, Requester
 from kraft.model.access import (
@@ -97,3 +98,16 @@ def effects(before: Sequence[AclEntry], after: Sequence[AclEntry], changed: Iter
             Effect(entry=each, was_allowed=then.decide(*asked).is_allowed, is_allowed=now.decide(*asked).is_allowed)
         )
     return found
+
+
+def exactly(entry: AclEntry) -> AclFilter:
+    """Return the filter that selects this ACL alone."""
+    return AclFilter(
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission=entry.permission,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
-from kraft.console.forms import Form, NoAnswerInTime
+from kraft.console.forms import Form, NoAnswerInTime, WrongInput
 from kraft.model.printable import printable
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Panel[T]:
     """Return a panel that says what is wrong, and what to do."""
     text = printable(str(error))
+    if isinstance(error, WrongInput):
+        return Panel(problem=text, code="INVALID_REQUEST")
     if not isinstance(error, Refusal):
         return Panel(problem=text, code=_NO_ANSWER)
     code = ErrorCode(error.error_code).name

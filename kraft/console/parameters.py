@@ -27,9 +27,39 @@ class Parameter(Struct, frozen=True, kw_only=True):
 TABLE: Final = ("q", "sort", "order", "page")
 """What each table takes."""
 
+QUOTA_ENTITY: Final = ("user", "user-default", "client-id", "client-id-default", "ip", "ip-default")
+QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+
 PARAMETERS: Final = {
     "q": Parameter(what="Part of a name, in any case."),
     "sort": Parameter(what="Column to sort by; the first one where it is none of the table's."),
     "order": Parameter(what="desc: from the last one to the first."),
     "page": Parameter(what="Number of the page, from 1; a page has 200 rows at most.", type="integer"),
+    "user": Parameter(what="Name of a user."),
+    "new": Parameter(what="Whether the user is new: one that is there is then not changed.", type="boolean"),
+    "password": Parameter(what="The new password. Never in an address."),
+    "again": Parameter(what="The same password again."),
+    "mechanism": Parameter(what="SCRAM-SHA-256 or SCRAM-SHA-512; both where it is empty."),
+    "iterations": Parameter(what="Iterations of SCRAM, from 4096 to 16384.", type="integer"),
+    "confirm": Parameter(what="Name of what is to be lost, typed again."),
+    "acls": Parameter(what="Whether its ACLs are deleted, too.", type="boolean"),
+    "quotas": Parameter(what="Whether its quotas are removed, too.", type="boolean"),
+    "force": Parameter(what="Whether it is done although nobody may be an administrator afterwards.", type="boolean"),
+    "user-default": Parameter(what="Whether the entity is the default of users.", type="boolean"),
+    "client-id": Parameter(what="A client id."),
+    "client-id-default": Parameter(what="Whether the entity is the default of client ids.", type="boolean"),
+    "ip": Parameter(what="An IP address."),
+    "ip-default": Parameter(what="Whether the entity is the default of IP addresses.", type="boolean"),
+    "producer_byte_rate": Parameter(what="Bytes per second, such as 1048576 or 1 MiB; empty removes the quota."),
+    "consumer_byte_rate": Parameter(what="Bytes per second, such as 1048576 or 1 MiB; empty removes the quota."),
+    "request_percentage": Parameter(what="Percent of one core at each broker; empty removes the quota."),
+    "controller_mutation_rate": Parameter(what="Partitions per second; empty removes the quota."),
+    "connection_creation_rate": Parameter(what="Connections per second of an IP address; empty removes the quota."),
+    "shown": Parameter(what="The quotas that a page showed: what was changed since is not overwritten."),
 }

@@ -10,15 +10,23 @@ from msgspec import Struct
 
 from kraft.console.asking import Asked
 from kraft.console.forms import Done
+from kraft.console.pages.access import quotas, users
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.topics import topic, topics
-from kraft.console.parameters import TABLE
+from kraft.console.parameters import QUOTA_ENTITY, QUOTAS, TABLE
 from kraft.console.protection import FORM_BYTES_MAX
 from kraft.console.streams import Event
 
-NAVIGATION: Final = (("Overview", ""), ("Brokers", "/brokers"), ("Topics", "/topics"), ("Groups", "/groups"))
+NAVIGATION: Final = (
+    ("Overview", ""),
+    ("Brokers", "/brokers"),
+    ("Topics", "/topics"),
+    ("Groups", "/groups"),
+    ("Users", "/users"),
+    ("Quotas", "/quotas"),
+)
 """Titles, and the ends of their addresses below the cluster's."""
 
 
@@ -111,9 +119,76 @@ PAGES: Final = (
         asks="Describe on Group",
         takes=("page",),
     ),
+    Page(
+        path="/clusters/{cluster}/users",
+        template="users.html",
+        load=users.users,
+        asks="Describe on Cluster",
+        takes=TABLE,
+    ),
+    Page(
+        path="/clusters/{cluster}/users/password",
+        template="user_password.html",
+        load=users.user_password,
+        asks="Describe on Cluster",
+        takes=("user",),
+    ),
+    Page(
+        path="/clusters/{cluster}/users/delete",
+        template="user_delete.html",
+        load=users.user_deletion,
+        asks="Describe on Cluster",
+        takes=("user",),
+    ),
+    Page(
+        path="/clusters/{cluster}/quotas",
+        template="quotas.html",
+        load=quotas.quotas,
+        asks="DescribeConfigs on Cluster",
+        takes=TABLE,
+    ),
+    Page(
+        path="/clusters/{cluster}/quotas/set",
+        template="quotas_set.html",
+        load=quotas.quotas_of_entity,
+        asks="DescribeConfigs on Cluster",
+        takes=QUOTA_ENTITY,
+    ),
+    Page(
+        path="/clusters/{cluster}/quotas/remove",
+        template="quotas_remove.html",
+        load=quotas.quotas_to_remove,
+        asks="DescribeConfigs on Cluster",
+        takes=QUOTA_ENTITY,
+    ),
 )
 
-CHANGES: Final[tuple[Change, ...]] = ()
+CHANGES: Final[tuple[Change, ...]] = (
+    Change(
+        path="/clusters/{cluster}/users/password",
+        perform=users.set_password,
+        asks="Alter on Cluster",
+        takes=("user", "new", "password", "again", "mechanism", "iterations"),
+    ),
+    Change(
+        path="/clusters/{cluster}/users/delete",
+        perform=users.delete_user,
+        asks="Alter on Cluster",
+        takes=("user", "confirm", "acls", "quotas", "force"),
+    ),
+    Change(
+        path="/clusters/{cluster}/quotas/set",
+        perform=quotas.alter_quotas,
+        asks="AlterConfigs on Cluster",
+        takes=(*QUOTA_ENTITY, *QUOTAS, "shown"),
+    ),
+    Change(
+        path="/clusters/{cluster}/quotas/remove",
+        perform=quotas.remove_quotas,
+        asks="AlterConfigs on Cluster",
+        takes=QUOTA_ENTITY,
+    ),
+)
 
 STREAMS: Final[tuple[Stream, ...]] = ()
 

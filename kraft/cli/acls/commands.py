@@ -17,6 +17,7 @@ from kraft.access.administrators import (
     visible_settings,
 )
 from kraft.access.purposes import Held, entries
+from kraft.access.rights import exactly
 from kraft.cli.acls.choices import (
     NO_RESOURCE,
     Actions,
@@ -148,7 +149,7 @@ def delete(
             _check_administrators(admin, deleted=found)
         if principal is not None and found and not yes:
             _ask(found)
-        deleted = [each for part in _parts(found) for each in admin.delete_acls([_exactly(one) for one in part])]
+        deleted = [each for part in _parts(found) for each in admin.delete_acls([exactly(one) for one in part])]
     if not deleted:
         # As in Kafka's tool, the operation `all` is one of its own here, and not every one.
         only_all = held and not actions.are_chosen
@@ -277,18 +278,6 @@ def _check_administrators(admin: Admin, created: Sequence[AclEntry] = (), delete
             f"{nothing}, and the broker has no super.users, so nobody could change ACLs any more: allow another"
             " principal first, or give --force"
         )
-
-
-def _exactly(entry: AclEntry) -> AclFilter:
-    return AclFilter(
-        resource_type=entry.resource_type,
-        resource_name=entry.resource_name,
-        pattern_type=entry.pattern_type,
-        principal=entry.principal,
-        host=entry.host,
-        operation=entry.operation,
-        permission=entry.permission,
-    )
 
 
 def _parts(of: Iterable[AclEntry]) -> Iterator[list[AclEntry]]:

@@ -29,6 +29,18 @@ EXPECTED: Final = {
     "/clusters/{cluster}/topics/{topic}": (303, 200, 200, 200),
     "/clusters/{cluster}/groups": (303, 200, 200, 200),
     "/clusters/{cluster}/groups/{group:path}": (303, 403, 200, 200),
+    "/clusters/{cluster}/users": (303, 403, 200, 200),
+    # Of a new user, or nobody.
+    "/clusters/{cluster}/users/password": (303, 200, 200, 200),
+    "/clusters/{cluster}/users/delete": (303, 403, 400, 400),
+    "/clusters/{cluster}/quotas": (303, 403, 403, 200),
+    "/clusters/{cluster}/quotas/set": (303, 200, 200, 200),
+    "/clusters/{cluster}/quotas/remove": (303, 200, 200, 200),
+    # Without the token of a form: nothing is done.
+    "POST /clusters/{cluster}/users/password": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/users/delete": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/quotas/set": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/quotas/remove": (303, 403, 403, 403),
     "GET /": (200, 200, 200, 200),
     "GET /api": (200, 200, 200, 200),
     "GET /api/openapi.json": (200, 200, 200, 200),

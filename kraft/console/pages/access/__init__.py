@@ -1,0 +1,1 @@
+"""Pages for administrators of access: users, ACLs, quotas, connected clients, and the audit."""
