@@ -36,6 +36,21 @@ QUOTAS: Final = (
     "connection_creation_rate",
 )
 
+ACL_FILTER: Final = ("principal", "type", "resource", "operation", "permission", "host")
+NEW_ACLS: Final = (
+    "principal",
+    "purpose",
+    "topics",
+    "groups",
+    "transactional-ids",
+    "type",
+    "resource",
+    "operation",
+    "pattern",
+    "permission",
+    "host",
+)
+
 PARAMETERS: Final = {
     "q": Parameter(what="Part of a name, in any case."),
     "sort": Parameter(what="Column to sort by; the first one where it is none of the table's."),
@@ -61,5 +76,23 @@ PARAMETERS: Final = {
     "request_percentage": Parameter(what="Percent of one core at each broker; empty removes the quota."),
     "controller_mutation_rate": Parameter(what="Partitions per second; empty removes the quota."),
     "connection_creation_rate": Parameter(what="Connections per second of an IP address; empty removes the quota."),
-    "shown": Parameter(what="The quotas that a page showed: what was changed since is not overwritten."),
+    "shown": Parameter(what="What a page had there: what has changed since is neither overwritten nor deleted."),
+    "principal": Parameter(what="A principal, such as User:alice; User: before a bare name."),
+    "type": Parameter(what="Type of a resource: topic, group, cluster, transactional id."),
+    "resource": Parameter(what="Name of a resource; without pattern, ACLs of beginnings and of * are found, too."),
+    "operation": Parameter(what="Operation, such as read or describe configs; of new ACLs there may be several."),
+    "permission": Parameter(what="allow or deny."),
+    "host": Parameter(what="Address of a client, or *."),
+    "pattern": Parameter(what="literal: names are whole; prefixed: they are beginnings."),
+    "purpose": Parameter(
+        what="consumer, producer, idempotent, transactional, viewer, administrator, or operations for single ones."
+    ),
+    "topics": Parameter(what="Names of topics, separated by commas or ends of lines."),
+    "groups": Parameter(what="Names of groups, likewise."),
+    "transactional-ids": Parameter(what="Transactional ids, likewise."),
+    "result": Parameter(what="OK, failed, or part of Kafka's error."),
+    "event": Parameter(what="action, refusal, login, connection, use, repeated or lost."),
+    "since": Parameter(what="A time such as 2026-11-27T15:00, in UTC where it has no offset."),
+    "until": Parameter(what="A time, likewise."),
+    "before": Parameter(what="Offset: lines from it on are not shown.", type="integer"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -25,6 +26,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     found.filters |= {"segment": segment, "size": readable_size, "number": number, "in_words": in_words}
+    found.filters |= {"duration": duration, "utc": utc}
     found.globals |= {"counted": counted, "address": address}
     return found
 
@@ -66,6 +68,21 @@ def _duration(value_ms: int) -> str:
                 counted(value_ms // of_unit, unit) if value_ms % of_unit == 0 else f"{value_ms / of_unit:.1f} {unit}s"
             )
     return ""
+
+
+def duration(value_ms: int) -> str:
+    """Return a duration for people: seconds with a decimal place below a minute."""
+    if value_ms < 60_000:
+        return f"{value_ms / 1_000:.1f} s" if value_ms % 1_000 else f"{value_ms // 1_000} s"
+    return _duration(value_ms)
+
+
+def utc(value_ms: int) -> str:
+    """Return a time since 1970 in UTC; what no calendar has stays a number."""
+    try:
+        return f"{datetime.fromtimestamp(value_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return f"{value_ms} ms"
 
 
 def json_of(view: object) -> bytes:

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from kraft.console.asking import Asked
 from kraft.console.forms import Done
-from kraft.console.pages.access import quotas, users
+from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, users
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.topics import topic, topics
-from kraft.console.parameters import QUOTA_ENTITY, QUOTAS, TABLE
+from kraft.console.parameters import ACL_FILTER, NEW_ACLS, QUOTA_ENTITY, QUOTAS, TABLE
 from kraft.console.protection import FORM_BYTES_MAX
 from kraft.console.streams import Event
 
@@ -25,7 +25,10 @@ NAVIGATION: Final = (
     ("Topics", "/topics"),
     ("Groups", "/groups"),
     ("Users", "/users"),
+    ("ACLs", "/acls"),
     ("Quotas", "/quotas"),
+    ("Clients", "/clients"),
+    ("Audit", "/audit"),
 )
 """Titles, and the ends of their addresses below the cluster's."""
 
@@ -141,6 +144,34 @@ PAGES: Final = (
         takes=("user",),
     ),
     Page(
+        path="/clusters/{cluster}/acls",
+        template="acls.html",
+        load=acls.acls,
+        asks="Describe on Cluster",
+        takes=(*TABLE, *ACL_FILTER),
+    ),
+    Page(
+        path="/clusters/{cluster}/acls/of",
+        template="acls_of.html",
+        load=acls.acls_of,
+        asks="Describe on Cluster",
+        takes=("principal", "operation", "type", "resource", "host"),
+    ),
+    Page(
+        path="/clusters/{cluster}/acls/create",
+        template="acls_create.html",
+        load=acl_changes.acl_creation,
+        asks="Describe on Cluster",
+        takes=NEW_ACLS,
+    ),
+    Page(
+        path="/clusters/{cluster}/acls/delete",
+        template="acls_delete.html",
+        load=acl_changes.acl_deletion,
+        asks="Describe on Cluster",
+        takes=(*ACL_FILTER, "pattern"),
+    ),
+    Page(
         path="/clusters/{cluster}/quotas",
         template="quotas.html",
         load=quotas.quotas,
@@ -161,6 +192,20 @@ PAGES: Final = (
         asks="DescribeConfigs on Cluster",
         takes=QUOTA_ENTITY,
     ),
+    Page(
+        path="/clusters/{cluster}/clients",
+        template="clients.html",
+        load=connected.clients,
+        asks="Describe on Cluster",
+        takes=TABLE,
+    ),
+    Page(
+        path="/clusters/{cluster}/audit",
+        template="audit.html",
+        load=audit.audit,
+        asks="Read on Topic __audit",
+        takes=("principal", "operation", "result", "event", "q", "since", "until", "before"),
+    ),
 )
 
 CHANGES: Final[tuple[Change, ...]] = (
@@ -175,6 +220,18 @@ CHANGES: Final[tuple[Change, ...]] = (
         perform=users.delete_user,
         asks="Alter on Cluster",
         takes=("user", "confirm", "acls", "quotas", "force"),
+    ),
+    Change(
+        path="/clusters/{cluster}/acls/create",
+        perform=acl_changes.create_acls,
+        asks="Alter on Cluster",
+        takes=(*NEW_ACLS, "force"),
+    ),
+    Change(
+        path="/clusters/{cluster}/acls/delete",
+        perform=acl_changes.delete_acls,
+        asks="Alter on Cluster",
+        takes=(*ACL_FILTER, "pattern", "shown", "confirm", "force"),
     ),
     Change(
         path="/clusters/{cluster}/quotas/set",

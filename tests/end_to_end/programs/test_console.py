@@ -33,12 +33,23 @@ EXPECTED: Final = {
     # Of a new user, or nobody.
     "/clusters/{cluster}/users/password": (303, 200, 200, 200),
     "/clusters/{cluster}/users/delete": (303, 403, 400, 400),
+    "/clusters/{cluster}/acls": (303, 403, 200, 200),
+    "/clusters/{cluster}/acls/of": (303, 403, 200, 200),
+    "/clusters/{cluster}/acls/create": (303, 200, 200, 200),
+    # Of which ones?
+    "/clusters/{cluster}/acls/delete": (303, 400, 400, 400),
     "/clusters/{cluster}/quotas": (303, 403, 403, 200),
     "/clusters/{cluster}/quotas/set": (303, 200, 200, 200),
     "/clusters/{cluster}/quotas/remove": (303, 200, 200, 200),
+    # Kafka's protocol has no such call.
+    "/clusters/{cluster}/clients": (303, 501, 501, 501),
+    # It is not switched on, and whoever may not see it is not told so.
+    "/clusters/{cluster}/audit": (303, 403, 404, 404),
     # Without the token of a form: nothing is done.
     "POST /clusters/{cluster}/users/password": (303, 403, 403, 403),
     "POST /clusters/{cluster}/users/delete": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/acls/create": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/acls/delete": (303, 403, 403, 403),
     "POST /clusters/{cluster}/quotas/set": (303, 403, 403, 403),
     "POST /clusters/{cluster}/quotas/remove": (303, 403, 403, 403),
     "GET /": (200, 200, 200, 200),
