@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from kraft.console.kept import Kept
 from kraft.console.records.decoding.registry import Registries
 
 
@@ -11,6 +14,7 @@ class State:
     def __init__(self) -> None:
         self.registries = Registries()
         """Schemas that were read: as many as `registry.SCHEMAS_MAX` of each cluster."""
+        self.kept = Kept(lambda: time.monotonic_ns() // 1_000_000)
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""

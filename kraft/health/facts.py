@@ -67,14 +67,16 @@ def gather(
     *,
     tls: TlsSettings | None = None,
     searches_transactions: bool = True,
+    searched_max: int | None = None,
 ) -> ClusterFacts:
     """Ask the cluster. Raises Unreachable if no broker answers.
 
     The client's own timeout is for what may remain unknown, and PROBE_MS suits it. One client for all: what is asked
     with little time goes first to the broker that has answered, not to the first one that the user has named, which may
     be the one that hangs. The search for hanging transactions takes the longest; it, and groups, are left out for
-    whoever does not need them. With `tls`, certificates are looked at. Once a broker has answered, the client's
-    warnings that it waits are not logged: what they say is among the facts.
+    whoever does not need them; the search also where there are more partitions than `searched_max`. With `tls`,
+    certificates are looked at. Once a broker has answered, the client's warnings that it waits are not logged: what
+    they say is among the facts.
     """
     probe_ms = min(timeout_ms, PROBE_MS)
     with ThreadPoolExecutor() as pool, ExitStack() as silence:
@@ -90,7 +92,7 @@ def gather(
         groups: list[ListedGroup] = []
         if searches_transactions:
             listing = pool.submit(admin.list_groups)
-            search = pool.submit(_search, admin, partitions, time.monotonic() + PROBE_MS / 1_000)
+            search = pool.submit(_search, admin, partitions, time.monotonic() + PROBE_MS / 1_000, searched_max)
             found = _known(search, found, "transactions", unknown)
             groups = _known(listing, groups, "groups", unknown)
         if found.problem:
@@ -179,7 +181,7 @@ def _expiring(
 def _partitions(admin: Admin, timeout_ms: int) -> list[Shown]:
     # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
     reassignments = admin.list_partition_reassignments(timeout_ms=timeout_ms)
-    topics = admin.describe_topics([], timeout_ms=timeout_ms)
+    topics = admin.describe_topics([], config_names=(_MIN_ISR, *REPLICA_LISTS), timeout_ms=timeout_ms)
     by_topic = _min_insync_replicas(admin, topics)
     return [
         Shown(
@@ -206,13 +208,18 @@ def _min_insync_replicas(admin: Admin, topics: Sequence[TopicDescription]) -> Ma
     return {each.topic: int(each.configs.get(_MIN_ISR, default)) for each in topics}
 
 
-def _search(admin: Admin, partitions: Future[list[Shown]], until_s: float) -> _Search:
-    """Search the partitions that have a leader for hanging transactions, as many as there is time for."""
+def _search(admin: Admin, partitions: Future[list[Shown]], until_s: float, most: int | None) -> _Search:
+    """Search the partitions that have a leader for hanging transactions, as many as there is time for.
+
+    None is looked at if there are more than `most`.
+    """
     led = [
         TopicPartition(each.topic, each.partition.partition_index)
         for each in partitions.result()
         if not is_unavailable(each)
     ]
+    if most is not None and len(led) > most:
+        return _Search()
     found: list[hanging.OpenInPartition] = []
     for begin in range(0, len(led), hanging.PARTITIONS_AT_ONCE):
         if time.monotonic() > until_s:

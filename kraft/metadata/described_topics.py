@@ -11,6 +11,8 @@ class DescribeTopicsRequest(Struct, frozen=True, kw_only=True):
     """Request to describe these topics; without names, every topic."""
 
     topics: list[str]
+    config_names: list[str] = []
+    """Of the configs that are set on them, those that are wanted; all if none is named."""
 
 
 class TopicDescription(Struct, frozen=True, kw_only=True):

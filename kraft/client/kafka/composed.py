@@ -64,7 +64,8 @@ _CONFIGS_AT_ONCE: Final = 500
 async def _describe_topics(ask: Ask, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
     names = request.topics or sorted(topic.name or "" for topic in (await _metadata(ask, None)).topics)
     topics = await _partitions(ask, names)
-    configs = await _configs(ask, [topic for topic, found in topics.items() if found.error_code == ErrorCode.NONE])
+    existing = [topic for topic, found in topics.items() if found.error_code == ErrorCode.NONE]
+    configs = await _configs(ask, existing, tuple(request.config_names) or None)
     return DescribeTopicsResponse(
         topics=[
             TopicDescription(topic=topic, metadata=metadata, configs=configs.get(topic, {}))
@@ -89,13 +90,13 @@ async def _partitions(ask: Ask, names: Sequence[str]) -> dict[str, DescribeTopic
     return topics
 
 
-async def _configs(ask: Ask, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the configs that are set on the topics themselves."""
+async def _configs(ask: Ask, topics: Sequence[str], names: tuple[str, ...] | None) -> dict[str, dict[str, str]]:
+    """Return the configs that are set on the topics themselves, or of these those with the names."""
     configs: dict[str, dict[str, str]] = {}
     for start in range(0, len(topics), _CONFIGS_AT_ONCE):
         resources = tuple(
             DescribeConfigsResource(
-                resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=None
+                resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=names
             )
             for topic in topics[start : start + _CONFIGS_AT_ONCE]
         )

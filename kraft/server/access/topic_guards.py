@@ -283,7 +283,7 @@ def describe_topics(image: CurrentImage) -> Guard:
         visible, hidden = await asked(names, lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name))
         response = DescribeTopicsResponse(topics=[])
         if visible:
-            response = await proceed(DescribeTopicsRequest(topics=list(visible)))
+            response = await proceed(DescribeTopicsRequest(topics=list(visible), config_names=request.config_names))
         turns, shown = Turns(ASKED_AT_ONCE), list[TopicDescription]()
         for topic in response.topics:
             shown.append(_as_seen_by(asker, topic))

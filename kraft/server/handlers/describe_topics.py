@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
@@ -25,16 +26,17 @@ async def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) 
     names = list(dict.fromkeys(request.topics)) or sorted(image.topic_ids)
     turns, topics = Turns(PARTITIONS_AT_ONCE), []
     for name in names:
-        topics.append(_describe(image, name))
+        topics.append(_describe(image, name, request.config_names))
         await turns.done(1 + len(topics[-1].metadata.partitions))
     return DescribeTopicsResponse(topics=topics)
 
 
-def _describe(image: MetadataImage, name: str) -> TopicDescription:
+def _describe(image: MetadataImage, name: str, wanted: Sequence[str]) -> TopicDescription:
     topic, metadata = image.topic(name), described(image, name)
     if topic is None:
         return TopicDescription(topic=name, metadata=metadata, configs={}, error_message=unknown_topic(name).message)
-    return TopicDescription(topic=name, metadata=metadata, configs=dict(topic.configs))
+    configs = {key: value for key, value in topic.configs.items() if not wanted or key in wanted}
+    return TopicDescription(topic=name, metadata=metadata, configs=configs)
 
 
 def described(image: MetadataImage, name: str) -> DescribeTopicPartitionsResponseTopic:

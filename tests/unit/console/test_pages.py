@@ -47,7 +47,7 @@ def views() -> dict[str, list[Any]]:
     one = Broker(broker_id=1, addresses=[EVIL], rack=EVIL, state=EVIL, leaders=1, replicas=1, in_sync=1)
     directory = Directory(path=EVIL, problem=EVIL, replicas=1, size_bytes=1, total_bytes=-1, usable_bytes=-1)
     directories = DirectoriesOfBroker(broker_id=1, problem=EVIL, directories=[directory])
-    health = health_of(facts(partitions=[partition(isr=(1,))], unknown={EVIL: EVIL}))
+    health = health_of(facts(partitions=[partition(isr=(1,))], unknown={EVIL: EVIL}), 0)
     return {
         "overview.html": [Overview(health=Panel(value=health)), Overview(health=failed())],
         "brokers.html": [
@@ -84,7 +84,7 @@ def test_what_strangers_named_is_shown_as_text(template: str) -> None:
 
 def test_the_overview_has_the_very_findings_of_the_command() -> None:
     given = facts(brokers=[broker(1), broker(2, fenced=True)], partitions=[partition(isr=(1, 3))])
-    health = health_of(given)
+    health = health_of(given, 0)
     assert health.findings == findings(given)
     assert (health.state, health.under_replicated, health.brokers_in_service) == ("degraded", 1, 1)
     assert [each.node_id for each in health.restarts] == [1, 2, 3]
