@@ -1,0 +1,151 @@
+"""The console in a real browser: people with a keyboard, on a phone, in the dark, and names that would be scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+from selenium.webdriver import Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from kraft.client import Admin, Consumer, Producer
+from kraft.console.routes import PAGES
+from tests.support.chromium import DEADLINE_S, chromium, complaints, shown_as
+from tests.support.console_addresses import address_of
+from tests.support.console_browser import console
+from tests.support.console_cluster import PASSWORD, cluster_of_users, console_settings
+from tests.support.waiting import until
+
+SCRIPT: Final = "<img src=x onerror=window.ran=1><script>window.ran=1</script>"
+TOPIC: Final = "orders"
+RECORDS: Final = 20
+
+PHONE: Final = (360, 740)
+DESK: Final = (1280, 900)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A browser whose user has logged in to the cluster as its administrator."""
+
+    browser: Chrome
+    base: str
+
+    def open(self, path: str) -> None:
+        self.browser.get(self.base + path)
+
+    def find(self, css: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, css)
+
+    @property
+    def text(self) -> str:
+        return self.find("body").text
+
+    def wait_for(self, text: str) -> None:
+        WebDriverWait(self.browser, DEADLINE_S).until(lambda _: text in self.text, f"{text!r} is shown")
+
+    def assert_nothing_ran(self) -> None:
+        assert self.browser.execute_script("return window.ran === undefined")
+        assert complaints(self.browser) == []
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    directory = tmp_path_factory.mktemp("browser")
+    with (
+        cluster_of_users(directory / "cluster", 1, []) as cluster,
+        console(directory, console_settings(cluster)) as port,
+        chromium() as browser,
+    ):
+        _write(cluster.bootstrap_servers)
+        shown = Shown(browser, f"http://localhost:{port}")
+        shown_as(browser, *DESK)
+        log_in(shown)
+        yield shown
+
+
+def _write(servers: str) -> None:
+    """Write records, and read them as a group: each name that a stranger may choose is a script."""
+    with Admin(servers) as admin:
+        admin.create_topic(TOPIC, 2, 1)
+    with Producer(servers, client_id=SCRIPT) as producer:
+        for number in range(RECORDS):
+            value = f'{{"number": {number}, "text": "{SCRIPT}"}}'.encode()
+            sent = producer.send(TOPIC, value, key=SCRIPT.encode(), headers=[(SCRIPT, SCRIPT.encode())], partition=0)
+            sent.result(DEADLINE_S)
+    with Consumer(servers, group_id=SCRIPT, client_id=SCRIPT, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([TOPIC])
+        until(lambda: bool(list(consumer.poll(500))), "records are read")
+        consumer.commit()
+
+
+def log_in(shown: Shown) -> None:
+    shown.open("/clusters/prod")
+    # The first field has the focus, so that nobody has to look for it.
+    shown.browser.switch_to.active_element.send_keys("root", Keys.TAB, PASSWORD, Keys.ENTER)
+    shown.wait_for("Brokers in service")
+
+
+def addresses() -> list[str]:
+    return [address_of(each, cluster="prod", topic=TOPIC, group=SCRIPT, broker="1") for each in PAGES]
+
+
+def test_no_page_runs_what_strangers_named_or_breaks_its_own_policy(shown: Shown) -> None:
+    for path in addresses():
+        shown.open(path)
+        assert shown.find("h1").text, path
+        shown.assert_nothing_ran()
+    shown.open("/clusters/prod/groups")
+    assert SCRIPT in shown.text
+
+
+def test_no_page_has_to_be_moved_sideways_on_a_phone(shown: Shown) -> None:
+    shown_as(shown.browser, *PHONE, dark=True)
+    too_wide = {}
+    for path in (*addresses(), "/", "/api", "/login?cluster=prod"):
+        shown.open(path)
+        width = shown.browser.execute_script("return document.documentElement.scrollWidth")
+        if width > PHONE[0]:
+            too_wide[path] = width
+    shown_as(shown.browser, *DESK)
+    assert too_wide == {}
+
+
+def test_pages_are_dark_for_those_who_want_it(shown: Shown) -> None:
+    def brightness() -> int:
+        colour = shown.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return sum(int(each) for each in colour.partition("(")[2].rstrip(")").split(",")[:3])
+
+    shown.open("/clusters/prod")
+    assert brightness() > 3 * 200
+    shown_as(shown.browser, *DESK, dark=True)
+    assert brightness() < 3 * 60
+    shown_as(shown.browser, *DESK)
+
+
+def test_a_page_is_used_with_the_keyboard_alone(shown: Shown) -> None:
+    shown.open("/clusters/prod")
+    active = shown.browser.switch_to.active_element
+    active.send_keys(Keys.TAB)
+    skip = shown.browser.switch_to.active_element
+    assert skip.text == "Skip to the content"
+    assert skip.is_displayed()
+    skip.send_keys(Keys.ENTER)
+    assert shown.browser.current_url.endswith("#content")
+    # From there, the next Tab leads to the first link of the content, not to the navigation.
+    shown.browser.switch_to.active_element.send_keys(Keys.TAB)
+    inside = shown.browser.execute_script("return document.querySelector('main').contains(document.activeElement)")
+    footer = shown.browser.execute_script("return document.querySelector('footer').contains(document.activeElement)")
+    assert inside or footer
+    shown.open("/clusters/prod")
+    reached = []
+    for _ in range(4):
+        shown.browser.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(shown.browser.switch_to.active_element.text)
+        outline = shown.browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", "where the focus is, is seen"
+    assert reached == ["Skip to the content", "Kraft", "Overview", "Brokers"]

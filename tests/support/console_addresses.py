@@ -1,0 +1,35 @@
+"""Addresses of the console's pages: the patterns of the table of routes, filled with names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+from kraft.console.rendering import segment
+from kraft.console.routes import Page
+
+_IN_PATH: Final = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+def filled(pattern: str, **names: str) -> str:
+    """Return the address. Raises KeyError for a name that is not given."""
+    return _IN_PATH.sub(lambda found: segment(names[found[1]]), pattern)
+
+
+_QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "/clusters/{cluster}/users/password": {"user": "root"},
+    "/clusters/{cluster}/users/delete": {"user": "viewer"},
+    "/clusters/{cluster}/acls/of": {"principal": "User:viewer"},
+    "/clusters/{cluster}/acls/delete": {"principal": "User:viewer"},
+    "/clusters/{cluster}/quotas/set": {"user": "viewer"},
+    "/clusters/{cluster}/quotas/remove": {"user": "viewer"},
+}
+"""What pages that are about something ask for in their query."""
+
+
+def address_of(page: Page, **names: str) -> str:
+    """Return an address at which the page has something to show."""
+    query = urlencode(_QUERIES.get(page.path, {}))
+    return filled(page.path, **names) + (f"?{query}" if query else "")
