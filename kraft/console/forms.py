@@ -100,7 +100,7 @@ def form_of_json(body: bytes) -> Form:
     """Return the members of a JSON object as fields; those of objects in it have names with dots. Raises WrongInput."""
     try:
         found = msgspec.json.decode(body or b"{}")
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise WrongInput("the body is no JSON: send an object, with Content-Type: application/json") from None
     if not isinstance(found, dict):
         raise WrongInput("the body is JSON, but no object: send the fields as members of one")

@@ -50,6 +50,20 @@ NEW_ACLS: Final = (
     "permission",
     "host",
 )
+PRODUCED: Final = (
+    "key",
+    "key_format",
+    "value",
+    "value_format",
+    "tombstone",
+    "headers",
+    "partition",
+    "compression",
+    "once",
+)
+"""What a record is made of."""
+
+_FORMAT: Final = "How it is written: text (the default), json, hex or base64."
 
 PARAMETERS: Final = {
     "q": Parameter(what="Part of a name, in any case."),
@@ -95,4 +109,13 @@ PARAMETERS: Final = {
     "since": Parameter(what="A time such as 2026-11-27T15:00, in UTC where it has no offset."),
     "until": Parameter(what="A time, likewise."),
     "before": Parameter(what="Offset: lines from it on are not shown.", type="integer"),
+    "key": Parameter(what="Key of the record; empty: none."),
+    "key_format": Parameter(what=_FORMAT),
+    "value": Parameter(what="Value of the record."),
+    "value_format": Parameter(what=_FORMAT),
+    "tombstone": Parameter(what="true: no value, for a key of a compacted topic.", type="boolean"),
+    "headers": Parameter(what="Headers as name: value, one each.", many=True),
+    "partition": Parameter(what="Number of a partition, from 0; empty: by the key.", type="integer"),
+    "compression": Parameter(what="none (the default), gzip, snappy, lz4 or zstd."),
+    "once": Parameter(what="Any text of up to 64 characters: what comes a second time with it is refused."),
 }

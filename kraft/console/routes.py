@@ -14,8 +14,10 @@ from kraft.console.pages.access import acl_changes, acls, audit, connected, quot
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
+from kraft.console.pages.produce import FORM_BYTES_MAX as RECORD_BYTES_MAX
+from kraft.console.pages.produce import produce, send
 from kraft.console.pages.topics import topic, topics
-from kraft.console.parameters import ACL_FILTER, NEW_ACLS, QUOTA_ENTITY, QUOTAS, TABLE
+from kraft.console.parameters import ACL_FILTER, NEW_ACLS, PRODUCED, QUOTA_ENTITY, QUOTAS, TABLE
 from kraft.console.protection import FORM_BYTES_MAX
 from kraft.console.streams import Event
 
@@ -106,6 +108,12 @@ PAGES: Final = (
         load=topic,
         asks="Describe on Topic",
         takes=("page",),
+    ),
+    Page(
+        path="/clusters/{cluster}/topics/{topic}/produce",
+        template="produce.html",
+        load=produce,
+        asks="Describe on Topic",
     ),
     Page(
         path="/clusters/{cluster}/groups",
@@ -209,6 +217,13 @@ PAGES: Final = (
 )
 
 CHANGES: Final[tuple[Change, ...]] = (
+    Change(
+        path="/clusters/{cluster}/topics/{topic}/produce",
+        perform=send,
+        asks="Write on Topic",
+        takes=PRODUCED,
+        form_bytes_max=RECORD_BYTES_MAX,
+    ),
     Change(
         path="/clusters/{cluster}/users/password",
         perform=users.set_password,

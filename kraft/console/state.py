@@ -6,6 +6,7 @@ import time
 
 from kraft.console.kept import Kept
 from kraft.console.records.decoding.registry import Registries
+from kraft.console.sent_forms import SentForms
 
 
 class State:
@@ -15,6 +16,8 @@ class State:
         self.registries = Registries()
         """Schemas that were read: as many as `registry.SCHEMAS_MAX` of each cluster."""
         self.kept = Kept(lambda: time.monotonic_ns() // 1_000_000)
+
+        self.sent_forms = SentForms()
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""

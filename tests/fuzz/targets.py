@@ -52,6 +52,14 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.model.name_regex import NameRegex, regex_error
 from kraft.wire.errors import ProtocolError
+from tests.fuzz.console_records import (
+    avro_record,
+    avro_records,
+    protobuf_record,
+    protobuf_records,
+    shown_record,
+    shown_records,
+)
 from tests.fuzz.group_conversations import converse
 from tests.fuzz.group_seeds import conversations
 from tests.fuzz.logins import log_in, logins
@@ -120,6 +128,9 @@ def targets() -> dict[str, Target]:
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
         Target(name="login", run=log_in, make_seeds=logins),
+        Target(name="shown-record", run=shown_record, make_seeds=shown_records),
+        Target(name="avro-record", run=avro_record, make_seeds=avro_records),
+        Target(name="protobuf-record", run=protobuf_record, make_seeds=protobuf_records),
         Target(name="token", run=verify_token, make_seeds=tokens),
         Target(name="token-keys", run=token_keys, make_seeds=key_sets),
         Target(name="node-connection", run=node_connection, make_seeds=node_connections),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from kraft.client import Admin, Consumer, Producer
+from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.console.routes import ACTIONS, CHANGES, PAGES, STREAMS
 from tests.support.console_api import assert_fits
 from tests.support.console_browser import Answer, Browser, console, token_in
@@ -27,6 +28,7 @@ EXPECTED: Final = {
     "/clusters/{cluster}/brokers": (303, 200, 200, 200),
     "/clusters/{cluster}/topics": (303, 200, 200, 200),
     "/clusters/{cluster}/topics/{topic}": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/produce": (303, 200, 200, 200),
     "/clusters/{cluster}/groups": (303, 200, 200, 200),
     "/clusters/{cluster}/groups/{group:path}": (303, 403, 200, 200),
     "/clusters/{cluster}/users": (303, 403, 200, 200),
@@ -60,6 +62,7 @@ EXPECTED: Final = {
     "GET /api/clusters": (200, 200, 200, 200),
     "GET /login": (200, 200, 200, 200),
     # Without the token of a form: nothing is done.
+    "POST /clusters/{cluster}/topics/{topic}/produce": (303, 403, 403, 403),
     "POST /login": (403, 403, 403, 403),
     "POST /logout": (303, 403, 403, 403),
     "GET /static/{file:path}": (200, 200, 200, 200),
@@ -247,3 +250,57 @@ def test_who_guesses_a_password_has_to_wait(port: int) -> None:
     statuses = [browser.log_in("prod", "guessed", f"{number}").status for number in range(6)]
     assert statuses == [401] * 5 + [429]
     assert browser.log_in("prod", "viewer", PASSWORD).status == 303
+
+
+# --- records that are written by hand ------------------------------------------------------------------------------
+
+
+def produced(browser: Browser, cluster: str, **fields: str) -> Answer:
+    """Send the form of a record, as a browser does."""
+    path = f"/clusters/{cluster}/topics/{TOPIC}/produce"
+    form = page(browser, path).text
+    once = re.search(r'name="once" value="([^"]+)"', form)
+    assert once is not None
+    return browser.post(path, {"token": token_in(form), "once": once[1], **fields})
+
+
+@pytest.mark.parametrize("name", ["prod", "open"])
+def test_a_record_is_stored_as_it_was_typed(cluster: LoginCluster, browsers: dict[str, Browser], name: str) -> None:
+    """By Kafka's protocol as the administrator, and by gRPC where the cluster is open."""
+    browser = browsers["root" if name == "prod" else "nobody"]
+    headers = f"trace: 7\r\n{SCRIPT}: {SCRIPT}\r\nempty"
+    fields = {
+        "key": "00 ff",
+        "key_format": "hex",
+        "value": '{"total": 7}',
+        "value_format": "json",
+        "compression": "zstd",
+    }
+    answer = produced(browser, name, **fields, headers=headers, partition="1")
+    assert answer.status == 303, answer.text
+    offset = int(answer.headers["location"].rpartition("=")[2])
+    said = page(browser, answer.headers["location"]).text
+    assert f"The record is stored in {TOPIC}, partition 1, at offset {offset}." in said
+    assert f'href="/clusters/{name}/topics/{TOPIC}/records/1/{offset}"' in said
+    with Consumer(cluster.bootstrap_servers) as consumer:
+        place = TopicPartition(TOPIC, 1)
+        consumer.assign([place])
+        consumer.seek(place, offset)
+        (record,) = consumer.poll(20_000)
+    assert (record.key, record.value) == (b"\x00\xff", b'{"total": 7}')
+    assert record.headers == (("trace", b"7"), (SCRIPT, SCRIPT.encode()), ("empty", None))
+
+
+def test_a_record_is_stored_once_and_only_by_who_may(browsers: dict[str, Browser]) -> None:
+    path = f"/clusters/open/topics/{TOPIC}/produce"
+    answers = [produced(browsers["nobody"], "open", value="x", once="the same") for _ in range(2)]
+    assert [each.status for each in answers] == [303, 400]
+    assert "this form was sent before" in answers[1].text
+    refused = produced(browsers["viewer"], "prod", value="x")
+    assert (refused.status, "TOPIC_AUTHORIZATION_FAILED" in refused.text) == (403, True)
+    typed = produced(browsers["nobody"], "open", value=SCRIPT, value_format="json")
+    assert (typed.status, "the value is not JSON" in typed.text, "&lt;script&gt;" in typed.text) == (400, True, True)
+    assert produced(browsers["nobody"], "open", value="x", partition="99").status == 404
+    assert produced(browsers["nobody"], "open", value="x" * (1 << 20)).status == 413
+    sent = browsers["nobody"].send("/api" + path, {"key": "k", "tombstone": True, "headers": ["a: b"]})
+    assert (sent.status, json.loads(sent.text)["value"]["topic"]) == (200, TOPIC)

@@ -18,6 +18,7 @@ from kraft.console.forms import Form
 from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
 from kraft.console.pages.groups import Group, GroupFacts, GroupRow, Groups, LagRow, Lags, MemberRow
 from kraft.console.pages.overview import Overview, health_of
+from kraft.console.pages.produce import Produce, Producing
 from kraft.console.pages.topics import ConfigRow, Offsets, PartitionRow, Topic, TopicFacts, TopicRow, Topics
 from kraft.console.state import State
 from kraft.health.findings import findings
@@ -63,6 +64,16 @@ def views() -> dict[str, list[Any]]:
             ),
             Topic(topic=Panel(value=topic_facts), offsets=failed(), configs=failed()),
             Topic(topic=failed(), offsets=failed(), configs=failed()),
+        ],
+        "produce.html": [
+            Produce(
+                name=EVIL,
+                topic=Panel(value=Producing(topic=EVIL, partitions=1, internal=True)),
+                once=EVIL,
+                partition=0,
+                offset=1,
+            ),
+            Produce(name=EVIL, topic=failed(), once=EVIL, partition=None, offset=None),
         ],
         "groups.html": [
             Groups(groups=Panel(value=paged(GroupRow(group=EVIL, state=EVIL, type=EVIL, protocol=EVIL)))),

@@ -90,7 +90,7 @@ def line_of(value: bytes | None, offset: int) -> AuditLine:
     """Return the line of a record. Of one that is none of ours, the detail says so."""
     try:
         found = msgspec.json.decode(value or b"")
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
         return AuditLine(time="", event="", detail="this record is no line of an audit", offset=offset)

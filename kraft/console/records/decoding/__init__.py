@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.console.records.decoding.limits import Budget, CannotDecode, plain
+from kraft.console.records.decoding.limits import Budget, CannotDecode, json_value, plain
 from kraft.console.records.decoding.registered import REGISTERED_PREFIX, registered
 from kraft.console.records.decoding.registry import Registry
 from kraft.model.printable import readable_size
@@ -97,13 +97,8 @@ def _unstructured(data: bytes) -> Decoded:
 
 
 def _json(data: bytes, _: Registry | None) -> Decoded:
-    try:
-        value = msgspec.json.decode(data)
-    except RecursionError:
-        raise CannotDecode("values are too many levels deep") from None
-    except msgspec.MsgspecError as error:
-        raise CannotDecode(str(error).removeprefix("JSON is malformed: ")) from None
-    return Decoded(format="json", text=data.decode(), value=plain(value, Budget()))
+    value = plain(json_value(data), Budget())
+    return Decoded(format="json", text=data.decode(), value=value)
 
 
 def _text(data: bytes, _: Registry | None) -> Decoded:
@@ -121,6 +116,8 @@ def _msgpack(data: bytes, _: Registry | None) -> Decoded:
         value = msgspec.msgpack.decode(data)
     except RecursionError:
         raise CannotDecode("values are too many levels deep") from None
+    except UnicodeDecodeError:
+        raise CannotDecode("a text in it is not UTF-8") from None
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise CannotDecode(str(error).removeprefix("MessagePack data is malformed: ").lower()) from None
     return _structured("msgpack", plain(value, Budget()))

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from kraft.console.records.decoding.avro_values import LOGICAL_TYPES, PRIMITIVES, Reader, Readings
-from kraft.console.records.decoding.limits import DEPTH_MAX, CannotDecode
+from kraft.console.records.decoding.limits import DEPTH_MAX, CannotDecode, json_value
 
 ReadValue = Callable[[Reader], Any]
 
@@ -25,8 +23,8 @@ def avro_schema(text: str, referenced: Sequence[str] = ()) -> ReadValue:
     names = _Names()
     for each in (*referenced, text):
         try:
-            schema = msgspec.json.decode(each)
-        except (msgspec.DecodeError, RecursionError) as error:
+            schema = json_value(each)
+        except CannotDecode as error:
             raise CannotDecode(f"the registry's schema is not JSON: {error}") from None
         names.last = names.compiled(schema, "", 0)
     return names.last

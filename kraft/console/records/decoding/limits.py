@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 DEPTH_MAX: Final = 64
 """Values inside of each other."""
 
@@ -58,6 +60,19 @@ def number(value: float) -> int | float | str:
     if isinstance(value, int):
         return value if value in _INTS else str(value)
     return value if abs(value) < float("inf") else str(value)
+
+
+def json_value(data: bytes | str) -> Any:
+    """Return the value that the JSON is. Raises CannotDecode."""
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise CannotDecode("values are too many levels deep") from None
+    except UnicodeDecodeError:
+        # Of the name of a member; in values, msgspec says it as its own error.
+        raise CannotDecode("a name in it is not UTF-8") from None
+    except msgspec.MsgspecError as error:
+        raise CannotDecode(str(error).removeprefix("JSON is malformed: ")) from None
 
 
 def plain(value: Any, budget: Budget) -> Any:

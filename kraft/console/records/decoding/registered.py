@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from kraft.console.records.decoding.avro_values import avro_value
-from kraft.console.records.decoding.limits import Budget, CannotDecode, plain
+from kraft.console.records.decoding.limits import Budget, CannotDecode, json_value, plain
 from kraft.console.records.decoding.protobuf_schemas import ProtobufSchema
 from kraft.console.records.decoding.protobuf_values import message_places, protobuf_value
 from kraft.console.records.decoding.registry import JsonSchema, Registry
@@ -51,6 +50,6 @@ def registered(data: bytes, registry: Registry | None) -> RegisteredValue:
 
 def _json(data: bytes) -> RegisteredValue:
     try:
-        return RegisteredValue(format="json", value=plain(msgspec.json.decode(data), Budget()), text=data.decode())
-    except (msgspec.MsgspecError, RecursionError):
-        raise CannotDecode("its schema is of JSON, and the value is none") from None
+        return RegisteredValue(format="json", value=plain(json_value(data), Budget()), text=data.decode())
+    except CannotDecode as error:
+        raise CannotDecode(f"its schema is of JSON, and the value is none: {error}") from None

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from kraft.console.bounded_http import HttpAnswer, HttpFailed, get
 from kraft.console.records.decoding.avro_schemas import ReadValue, avro_schema
-from kraft.console.records.decoding.limits import CannotDecode
+from kraft.console.records.decoding.limits import CannotDecode, json_value
 from kraft.console.records.decoding.protobuf_schemas import ProtobufSchema
 from kraft.model.password import Password
 from kraft.model.printable import printable
@@ -160,7 +160,7 @@ class Registry:
             raise CannotDecode(f"the schema registry has no answer to {path}: {_reason(answer)}")
         try:
             return msgspec.json.decode(answer.body, type=_Registered)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise CannotDecode(f"the schema registry answers to {path} with something else than a schema") from None
 
     def _answer(self, path: str) -> HttpAnswer:
@@ -206,8 +206,7 @@ def _reason(answer: HttpAnswer) -> str:
     if 300 <= answer.status < 400:
         return f"it leads elsewhere ({answer.status}), where the console does not go; set schema.registry.url to there"
     try:
-        said: Any = msgspec.json.decode(answer.body)
-        text = printable(str(said["message"]))[:200]
-    except (msgspec.MsgspecError, RecursionError, KeyError, TypeError):
+        text = printable(str(json_value(answer.body)["message"]))[:200]
+    except (CannotDecode, KeyError, TypeError):
         text = "no reason given"
     return f"{text} ({answer.status})"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import time
 from decimal import Decimal
 from typing import Any, Final
 
-import fastavro
 import msgspec
 import pytest
 from hypothesis import given
@@ -16,24 +14,7 @@ from hypothesis import strategies as st
 from kraft.console.records.decoding.avro_schemas import avro_schema
 from kraft.console.records.decoding.avro_values import avro_value
 from kraft.console.records.decoding.limits import CannotDecode
-
-ORDER: Final[dict[str, Any]] = {
-    "type": "record",
-    "name": "Order",
-    "namespace": "shop",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "total", "type": "double"},
-        {"name": "paid", "type": "boolean"},
-        {"name": "note", "type": ["null", "string"], "default": None},
-        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "SENT"]}},
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-        {"name": "counts", "type": {"type": "map", "values": "int"}},
-        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
-        {"name": "before", "type": ["null", "Order"], "default": None},
-        {"name": "states", "type": {"type": "array", "items": "shop.State"}},
-    ],
-}
+from tests.support.avro_orders import ORDER, written
 
 _PARTS: Final[dict[str, Any]] = {
     "id": st.integers(-(2**63), 2**63 - 1),
@@ -51,12 +32,6 @@ _ORDERS = st.recursive(
     lambda each: st.fixed_dictionaries({**_PARTS, "before": each}),
     max_leaves=3,
 )
-
-
-def written(schema: Any, value: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return out.getvalue()
 
 
 def shown(schema: Any, data: bytes) -> Any:

@@ -48,6 +48,8 @@ def test_bytes_are_shown_in_the_first_format_that_fits(
 def test_a_chosen_format_that_does_not_fit_says_why() -> None:
     assert decode(b"{", "json").problem.startswith("not JSON: ")
     assert decode(b"\x81", "msgpack").problem == "not MessagePack: input data was truncated"
+    assert decode(b'{"\xff": 1}', "json").problem == "not JSON: a name in it is not UTF-8"
+    assert decode(b"\x81\xa1\xff\x01", "msgpack").problem == "not MessagePack: a text in it is not UTF-8"
     assert decode(b"x", "avro").problem == (
         "not Avro: this cluster has no schema registry: set cluster.NAME.schema.registry.url"
     )
