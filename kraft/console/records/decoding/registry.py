@@ -7,6 +7,7 @@ records, and whoever writes records could name a million of them.
 from __future__ import annotations
 
 import base64
+import ssl
 import threading
 import time
 from collections import OrderedDict
@@ -24,6 +25,7 @@ from kraft.console.records.decoding.protobuf_schemas import ProtobufSchema
 from kraft.model.password import Password
 from kraft.model.printable import printable
 from kraft.tls.contexts import client_context
+from kraft.tls.store_files import StoreError
 from kraft.tls.stores import TlsSettings
 
 ANSWER_S: Final = 1.5
@@ -77,7 +79,7 @@ class Registry:
 
     def __init__(self, config: RegistryConfig, now_s: Callable[[], float] = time.monotonic) -> None:
         self._config = config
-        self._context = None if config.tls is None else client_context(config.tls)
+        self._context: ssl.SSLContext | None = None
         self._now_s = now_s
         self._turn = threading.Lock()
         self._known: OrderedDict[int, Schema] = OrderedDict()
@@ -176,9 +178,11 @@ class Registry:
             login = f"{self._config.user}:{self._config.password.text}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         try:
+            if self._context is None and self._config.tls is not None:
+                self._context = client_context(self._config.tls)
             url = self._config.url.rstrip("/") + path
             return get(url, headers, self._context, ANSWER_BYTES_MAX, max(self._until_s - now_s, 0.01))
-        except HttpFailed as error:
+        except (HttpFailed, StoreError) as error:
             problem = f"the schema registry of this cluster cannot be asked: {printable(str(error))}"
             self._away = (self._now_s(), problem)
             raise CannotDecode(problem) from None

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_avro_is_read_by_the_schema_that_the_record_names(served: SchemaRegistry
         found = decode(framed(7, b"\x06a@b"), "", registry)
         assert (found.format, found.value, found.problem) == ("avro", {"email": "a@b"}, "")
     assert served.asked == ["/schemas/ids/7"]
+
+
+def test_many_who_need_a_schema_at_once_ask_for_it_once(served: SchemaRegistry) -> None:
+    served.add(7, USER)
+    registry = registry_of(served)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: decode(framed(7, b"\x06a@b"), "", registry).value, range(50)))
+    assert found == [{"email": "a@b"}] * 50
+    assert len(served.asked) == 1
 
 
 def test_avro_uses_types_of_other_subjects(served: SchemaRegistry) -> None:
@@ -183,6 +193,9 @@ def test_a_registry_by_https_is_believed_by_its_certificate(tmp_path: Path) -> N
             asked(other.certificate).schema(7)
         with pytest.raises(CannotDecode, match="cannot be asked"):
             Registry(RegistryConfig(url=served.url.replace("https", "http"))).schema(7)
+        stores.truststore.unlink()
+        with pytest.raises(CannotDecode, match="cannot be asked"):
+            asked(authority.certificate).schema(7)
 
 
 # --- HTTP ----------------------------------------------------------------------------------------------------------
