@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from kraft.client import Admin, Consumer, InvalidSetting, NewTopic, Producer, Refusal, TopicPartition
+from kraft.console.routes import PAGES
 from kraft.model.errors import ErrorCode
 from kraft.testing import Cluster
+from tests.support.console_addresses import address_of
+from tests.support.console_api import assert_fits
+from tests.support.console_browser import Browser, console
 from tests.support.kafka.kafka_broker import kafka_brokers
 from tests.support.kafka.kafka_jars import kafka_jars
 from tests.support.waiting import until
 
 KAFKA: Final[dict[str, Any]] = {"wire_protocol": "kafka"}
+
+REFUSED_BY_OPEN_CLUSTERS: Final = {
+    "SECURITY_DISABLED",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "RESOURCE_NOT_FOUND",
+    "UNSUPPORTED_VERSION",
+}
+"""Without an authorizer there are no ACLs, and no audit; the connections of clients are told by gRPC only."""
 
 _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -146,3 +160,27 @@ def test_what_kafka_does_not_have_is_refused_at_once(admin: Admin) -> None:
 def test_another_protocol_is_named(brokers: str) -> None:
     with pytest.raises(InvalidSetting, match=r"wire\.protocol=http is not one of grpc, kafka"):
         Admin(brokers, wire_protocol="http")
+
+
+def test_the_console_shows_each_page_or_says_why_not(brokers: str, admin: Admin, tmp_path: Path) -> None:
+    topic, group = created(admin, "for-console", 2), "group-of-console"
+    written(brokers, topic, 20)
+    with Consumer(brokers, **KAFKA, group_id=group, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        values_until(consumer, lambda found: len(found) >= 20)
+        consumer.commit()
+    settings = {"cluster.c.bootstrap.servers": brokers, "cluster.c.wire.protocol": "kafka"}
+    with console(tmp_path, {"clusters": "c", **settings}) as port:
+        browser, refused = Browser(port), dict[str, list[str]]()
+        for page in PAGES:
+            address = address_of(page, cluster="c", topic=topic, group=group, broker="1")
+            shown, answer = browser.get(address), browser.get(f"/api{address}")
+            assert_fits(f"/api{page.path}", "get", answer)
+            assert shown.status not in (500, 504), f"{address}: {answer.text}"
+            if shown.status != 200:
+                assert re.search('role="(status|alert)"', shown.text), f"{address} says why it shows nothing"
+                refused[address] = re.findall(r'"code":"([A-Z_]+)"', answer.text)
+    main = ("", "/brokers", "/topics", f"/topics/{topic}", "/groups", f"/groups/{group}", "/users", "/quotas")
+    assert not refused.keys() & {f"/clusters/c{each}" for each in main}
+    for codes in refused.values():
+        assert set(codes) <= REFUSED_BY_OPEN_CLUSTERS, refused
