@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kraft.console import openapi
+from kraft.console.asking import LoginOver
 from kraft.console.config import ClusterConfig
 from kraft.console.console import Console
 from kraft.console.endpoints import Endpoints
@@ -105,7 +106,11 @@ def application(console: Console) -> Any:
     app = Starlette(
         routes=routes,
         lifespan=console.lifespan,
-        exception_handlers={HTTPException: console.refused, Exception: console.failed},
+        exception_handlers={
+            HTTPException: console.refused,
+            LoginOver: endpoints.login_over,
+            Exception: console.failed,
+        },
     )
     return OnlyKnownHosts(app, console.config)
 

@@ -85,6 +85,14 @@ class Panel(Struct, Generic[T], frozen=True, kw_only=True):
         return _STATUSES.get(self.code, 502)
 
 
+class LoginOver(Exception):
+    """The cluster does not let the user of a session in any more: the password was changed, or the user deleted."""
+
+    def __init__(self, client: UserClient) -> None:
+        super().__init__("the cluster does not let this user in any more")
+        self.client = client
+
+
 class Asked(Struct, frozen=True, kw_only=True):
     """A request for a page: the cluster, the client that acts as the user, and what the address says."""
 
@@ -105,17 +113,18 @@ class Asked(Struct, frozen=True, kw_only=True):
         return self.client.admin
 
     async def panel(self, ask: Callable[[], T]) -> Panel[T]:
-        """Return what the function finds out, which may block, within the time of a panel."""
+        """Return what the function finds out, which may block, within the time of a panel. Raises LoginOver."""
         asked = asyncio.get_running_loop().run_in_executor(self.threads, ask)
         try:
             return Panel(value=await asyncio.wait_for(asked, PANEL_S))
         except TimeoutError:
             return Panel(problem=f"the cluster did not answer within {PANEL_S:g} s", code=_NO_ANSWER)
         except KraftError as error:
+            self.check_login(error)
             return problem_of(error)
 
     async def change(self, make: Callable[[], T]) -> T:
-        """Make a change, in a thread, within its time. Raises KraftError."""
+        """Make a change, in a thread, within its time. Raises KraftError or LoginOver."""
         made = asyncio.get_running_loop().run_in_executor(self.threads, make)
         try:
             return await asyncio.wait_for(made, CHANGE_S)
@@ -124,6 +133,15 @@ class Asked(Struct, frozen=True, kw_only=True):
                 f"the cluster did not answer within {CHANGE_S:g} s: whether it was done is not known; look before you"
                 " repeat it"
             ) from None
+        except AuthenticationFailed as error:
+            self.check_login(error)
+            raise
+
+    def check_login(self, error: KraftError) -> None:
+        """Raise LoginOver if an error says that the user has to log in again: to try again is in vain."""
+        refused = isinstance(error, AuthenticationFailed) and error.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        if refused and self.cluster.needs_login:
+            raise LoginOver(self.client) from None
 
 
 def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Panel[T]:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from kraft.console.asking import Panel, problem_of
+from kraft.console.asking import LoginOver, Panel, problem_of
 from kraft.console.config import ClusterConfig
 from kraft.console.console import Console, now_ms
 from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
@@ -70,6 +70,25 @@ class Endpoints:
             raise HTTPException(401, f"log in to {cluster.name} first, at /login?cluster={cluster.name}")
         where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
+
+    async def login_over(self, request: Request, error: Exception) -> Response:
+        """Answer a request whose user the cluster does not let in any more: with the way to the login."""
+        assert isinstance(error, LoginOver)
+        console = self._console
+        cluster, session = console.cluster_of(request.path_params["cluster"]), console.session_of(request)
+        if session is not None:
+            await console.close(console.sessions.log_out_of(session, cluster.name, error.client))
+        user = error.client.user
+        log.info("login over", cluster=cluster.name, user=user)
+        said = f"{cluster.name} does not let {user} in any more: the password or the user has changed. Log in again."
+        if request.url.path.startswith("/api/"):
+            return console.json({"error": said, "code": "SASL_AUTHENTICATION_FAILED"}, 401)
+        # Only a page can be returned to, and not every form has one.
+        query = f"?{request.url.query}" if request.url.query else ""
+        where = request.url.path + query if request.method == "GET" else f"/clusters/{cluster.name}"
+        response = RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
+        console.say(response, said)
+        return response
 
     # --- changes -------------------------------------------------------------------------------------------------
 

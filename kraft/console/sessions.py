@@ -83,6 +83,11 @@ class Sessions:
         self._by_id[session.session_id] = session
         return session, replaced
 
+    def log_out_of(self, session: Session, cluster: str, client: UserClient) -> list[Login]:
+        """End the login with this client, if the session still has it; return it, whose client is to be closed."""
+        login = session.logins.get(cluster)
+        return [session.logins.pop(cluster)] if login is not None and login.client is client else []
+
     def log_out(self, session: Session) -> list[Login]:
         """End the session; return its logins, whose clients are to be closed."""
         self._by_id.pop(session.session_id, None)

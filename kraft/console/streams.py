@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from kraft.console.asking import LoginOver
+
 STREAMS_MAX: Final = 50
 STREAMS_OF_A_SESSION_MAX: Final = 10
 
@@ -77,6 +79,9 @@ async def written(events: AsyncGenerator[Event, None], is_open: Callable[[], boo
                 try:
                     event = waiting.result()
                 except StopAsyncIteration:
+                    return
+                except LoginOver as error:
+                    yield _bytes_of(Event(name="over", data=f"{error}: log in again"))
                     return
                 waiting = None
                 yield _bytes_of(event)

@@ -38,8 +38,8 @@ def rights(topic: str) -> list[AclEntry]:
 
 
 @contextmanager
-def cluster_of_users(directory: Path, nodes: int, entries: list[AclEntry]) -> Iterator[LoginCluster]:
-    with login_cluster(directory, nodes, **AUTHORIZED) as cluster:
+def cluster_of_users(directory: Path, nodes: int, entries: list[AclEntry], **settings: str) -> Iterator[LoginCluster]:
+    with login_cluster(directory, nodes, **AUTHORIZED, **settings) as cluster:
         for user in USERS[1:]:
             cluster.set_password(user, PASSWORD, "SCRAM-SHA-512")
         with Admin(cluster.bootstrap_servers) as admin:
@@ -75,10 +75,13 @@ class ConsoleCluster:
 
 
 @contextmanager
-def console_cluster(directory: Path, nodes: int, entries: list[AclEntry]) -> Iterator[ConsoleCluster]:
-    """Run nodes and a console: the administrator's browser is `root`, and everybody's is at `open`, too."""
+def console_cluster(directory: Path, nodes: int, entries: list[AclEntry], **settings: str) -> Iterator[ConsoleCluster]:
+    """Run nodes, with these settings besides, and a console.
+
+    The administrator's browser is `root`, and everybody's is at `open`, too.
+    """
     with (
-        cluster_of_users(directory / "cluster", nodes, entries) as cluster,
+        cluster_of_users(directory / "cluster", nodes, entries, **settings) as cluster,
         console(directory, console_settings(cluster)) as port,
     ):
         yield ConsoleCluster(cluster, everybody(port))

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from kraft.client import ErrorCode, KraftError, Refusal
+from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
 from kraft.console import asking, rendering
 from kraft.console.asking import Asked, Paged, Panel, Wanted, problem_of, wanted
 from kraft.console.config import ClusterConfig
@@ -110,6 +111,31 @@ def asked(threads: ThreadPoolExecutor) -> Asked:
     return Asked(
         cluster=cluster, user="", client=nothing, threads=threads, state=State(), path={}, query={}, form=Form()
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "security", "is_over"),
+    [
+        (ErrorCode.SASL_AUTHENTICATION_FAILED, {"security.protocol": "SASL_SSL"}, True),
+        # Listener and console do not fit: to log in again is in vain.
+        (ErrorCode.UNSUPPORTED_SASL_MECHANISM, {"security.protocol": "SASL_SSL"}, False),
+        (ErrorCode.SASL_AUTHENTICATION_FAILED, {}, False),
+    ],
+)
+def test_a_refused_password_ends_the_login(code: ErrorCode, security: dict[str, str], is_over: bool) -> None:
+    def refused() -> None:
+        raise AuthenticationFailed(code, "no")
+
+    with ThreadPoolExecutor() as threads:
+        cluster = ClusterConfig(name="prod", bootstrap_servers="b:1", security=security)
+        request = structs.replace(asked(threads), cluster=cluster)
+        if is_over:
+            with pytest.raises(asking.LoginOver):
+                asyncio.run(request.panel(refused))
+            with pytest.raises(asking.LoginOver):
+                asyncio.run(request.change(refused))
+        else:
+            assert asyncio.run(request.panel(refused)).code == code.name
 
 
 def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

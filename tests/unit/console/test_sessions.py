@@ -64,3 +64,15 @@ def test_there_are_only_so_many(sessions: Sessions, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("session_id", [None, "", "secret-99"])
 def test_an_id_that_was_never_given_is_nobody(sessions: Sessions, session_id: str | None) -> None:
     assert sessions.find(session_id, 0) is None
+
+
+def test_a_login_that_is_over_leaves_the_session_and_the_other_clusters(sessions: Sessions) -> None:
+    before, _ = sessions.log_in(None, "prod", ALICE, 0)
+    session, _ = sessions.log_in(before, "test", BOB, 0)
+    other: Any = object()
+    # Somebody has logged in anew meanwhile: this login is another one.
+    assert sessions.log_out_of(session, "prod", other) == []
+    assert sessions.log_out_of(session, "prod", ALICE.client) == [ALICE]
+    assert sessions.log_out_of(session, "prod", ALICE.client) == []
+    assert session.logins == {"test": BOB}
+    assert sessions.find(session.session_id, 1) is session

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from kraft.console import streams
+from kraft.console.asking import LoginOver
 from kraft.console.streams import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX, Event, OpenStreams, TooManyStreams, written
 
 
@@ -85,3 +87,14 @@ def test_a_stream_that_is_over_is_not_counted() -> None:
         opened.check("session")
         with opened.one_more("session"):
             opened.check("session")
+
+
+async def test_a_stream_whose_user_is_not_let_in_any_more_says_so() -> None:
+    async def refused() -> AsyncGenerator[Event, None]:
+        yield Event(name="row", data=1)
+        nobody: Any = None
+        raise LoginOver(nobody)
+
+    found = [each async for each in written(refused(), lambda: True)]
+    assert b"event: over" in found[-1]
+    assert b"log in again" in found[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -125,7 +126,7 @@ async def set_password(asked: Asked) -> Done:
     mechanism = form.text("mechanism")
     if mechanism and mechanism not in MECHANISMS:
         raise WrongInput(f"mechanism={mechanism[:40]!r} is not one of {', '.join(MECHANISMS)}")
-    chosen = [mechanism] if mechanism else list(MECHANISMS)
+    chosen = [mechanism] if mechanism else _own_last(asked, user, MECHANISMS)
     iterations = form.number("iterations", ITERATIONS_LEAST, ITERATIONS_MOST, ITERATIONS_LEAST)
 
     def make() -> None:
@@ -142,6 +143,15 @@ async def set_password(asked: Asked) -> Done:
         said += " It is your own: log in with it when you are asked."
     where = address(f"/clusters/{asked.cluster.name}/users", q=user)
     return Done(where=where, said=said, value={"user": user, "mechanisms": chosen})
+
+
+def _own_last(asked: Asked, user: str, mechanisms: Iterable[str]) -> list[str]:
+    """Return the mechanisms in an order in which the last one is that by which whoever asks is logged in.
+
+    The brokers end this very login as soon as its password is another one.
+    """
+    own = asked.cluster.security.get("sasl.mechanism", "").upper() if user == asked.user else ""
+    return sorted(mechanisms, key=lambda each: (each == own, each))
 
 
 def _user_in(asked: Asked) -> str:
@@ -207,7 +217,7 @@ async def delete_user(asked: Asked) -> Done:
                 gone = dict.fromkeys(quota.key for quota in row.quotas)
                 admin.alter_client_quotas(row.entity, gone, timeout_ms=CHANGE_CLIENT_MS // 2)
                 told["quotas"] += len(gone)
-        for each in has:
+        for each in _own_last(asked, user, has):
             admin.delete_password(user, each, timeout_ms=CHANGE_CLIENT_MS // 2)
         return told
 
