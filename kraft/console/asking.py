@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
-from kraft.console.forms import Form, NoAnswerInTime, WrongInput
+from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
 from kraft.model.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ CHANGE_CLIENT_MS: Final = 9_000
 """Longest wait of the client for it, which ends first."""
 
 _NO_ANSWER: Final = "NO_ANSWER"
-_NOT_FOUND: Final = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "GROUP_ID_NOT_FOUND", "INVALID_TOPIC_EXCEPTION"})
+_NOT_FOUND: Final = frozenset(
+    {"BROKER_ID_NOT_REGISTERED", "UNKNOWN_TOPIC_OR_PARTITION", "GROUP_ID_NOT_FOUND", "INVALID_TOPIC_EXCEPTION"}
+)
 _STATUSES: Final = {
     _NO_ANSWER: 504,
     "CHANGED": 409,
@@ -149,6 +151,8 @@ def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Pa
     text = printable(str(error))
     if isinstance(error, WrongInput):
         return Panel(problem=text, code="INVALID_REQUEST")
+    if isinstance(error, Changed):
+        return Panel(problem=text, code="CHANGED")
     if not isinstance(error, Refusal):
         return Panel(problem=text, code=_NO_ANSWER)
     code = ErrorCode(error.error_code).name

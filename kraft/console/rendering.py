@@ -26,7 +26,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     found.filters |= {"segment": segment, "size": readable_size, "number": number, "in_words": in_words}
-    found.filters |= {"duration": duration, "utc": utc}
+    found.filters |= {"percent": percent, "duration": duration, "utc": utc}
     found.globals |= {"counted": counted, "address": address}
     return found
 
@@ -43,6 +43,11 @@ def segment(text: str) -> str:
 
 def number(value: int) -> str:
     return f"{value:,}"
+
+
+def percent(value: int) -> str:
+    """Return by how many percent something is above or below: with its sign."""
+    return f"{value:+,} %" if value else "±0 %"
 
 
 def address(path: str, **query: object) -> str:

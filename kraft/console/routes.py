@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kraft.console.asking import Asked
 from kraft.console.forms import Done
+from kraft.console.pages import broker, elections, moves, plan
 from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, users
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.groups import group, groups
@@ -26,6 +27,7 @@ NAVIGATION: Final = (
     ("Brokers", "/brokers"),
     ("Topics", "/topics"),
     ("Groups", "/groups"),
+    ("Moves", "/moves"),
     ("Users", "/users"),
     ("ACLs", "/acls"),
     ("Quotas", "/quotas"),
@@ -92,9 +94,50 @@ class Action(Struct, frozen=True, kw_only=True):
     changes: bool = False
 
 
+_BROKER: Final = "/clusters/{cluster}/brokers/{broker}"
+_MOVES: Final = "/clusters/{cluster}/moves"
+_PLAN: Final = "/clusters/{cluster}/moves/plan"
+_ELECTIONS: Final = "/clusters/{cluster}/moves/elections"
+_UNCLEAN: Final = "/clusters/{cluster}/moves/elections/unclean"
+
 PAGES: Final = (
-    Page(path="/clusters/{cluster}", template="overview.html", load=overview, asks="Describe on Cluster"),
+    Page(
+        path="/clusters/{cluster}",
+        template="overview.html",
+        load=overview,
+        asks="Describe on Cluster",
+        takes=("more",),
+    ),
     Page(path="/clusters/{cluster}/brokers", template="brokers.html", load=brokers, asks="Describe on Cluster"),
+    Page(path=_BROKER, template="broker.html", load=broker.broker, asks="Describe on Cluster", takes=TABLE),
+    Page(
+        path=_MOVES,
+        template="moves.html",
+        load=moves.moves,
+        asks="Describe on Cluster and on Topic, each",
+        takes=("part", "q", "page"),
+    ),
+    Page(
+        path=_PLAN,
+        template="plan.html",
+        load=plan.plan,
+        asks="Describe on Cluster and on Topic, each",
+        takes=("way", "topics", "brokers", "off", "ignore_racks", "plan"),
+    ),
+    Page(
+        path=_ELECTIONS,
+        template="elections.html",
+        load=elections.elections,
+        asks="Describe on Topic, each",
+        takes=("q", "page"),
+    ),
+    Page(
+        path=_UNCLEAN,
+        template="unclean.html",
+        load=elections.unclean,
+        asks="Describe on Cluster and on Topic",
+        takes=("partition",),
+    ),
     Page(
         path="/clusters/{cluster}/topics",
         template="topics.html",
@@ -260,6 +303,32 @@ CHANGES: Final[tuple[Change, ...]] = (
         asks="AlterConfigs on Cluster",
         takes=QUOTA_ENTITY,
     ),
+    Change(
+        path=_BROKER,
+        perform=broker.move_directories,
+        asks="Alter on Cluster; for a throttle, AlterConfigs on Cluster",
+        takes=("partitions", "directory", "throttle"),
+    ),
+    Change(
+        path=_MOVES,
+        perform=moves.change_moves,
+        asks="Alter on Cluster; AlterConfigs on Cluster and Topic",
+        takes=("do", "partitions"),
+    ),
+    Change(
+        path=_PLAN,
+        perform=plan.run_plan,
+        asks="Alter on Cluster; for a throttle, AlterConfigs on Cluster and Topic",
+        takes=("plan", "throttle", "in_addition"),
+        form_bytes_max=plan.FORM_BYTES_MAX,
+    ),
+    Change(
+        path=_ELECTIONS,
+        perform=elections.elect_preferred,
+        asks="Alter on Cluster",
+        takes=("partitions", "topics", "all"),
+    ),
+    Change(path=_UNCLEAN, perform=elections.elect_unclean, asks="Alter on Cluster", takes=("partition", "confirm")),
 )
 
 STREAMS: Final[tuple[Stream, ...]] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kraft.console.kept import Kept
+from kraft.console.moves_seen import MovesSeen
 from kraft.console.records.decoding.registry import Registries
 from kraft.console.sent_forms import SentForms
 
@@ -18,6 +19,9 @@ class State:
         self.kept = Kept(lambda: time.monotonic_ns() // 1_000_000)
 
         self.sent_forms = SentForms()
+
+        self.moves = MovesSeen()
+        """Since when partitions move: as many as `moves_seen.SEEN_MAX`."""
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""

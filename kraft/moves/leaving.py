@@ -75,8 +75,11 @@ def _counted(available: Mapping[int, BrokerDescription]) -> str:
     return f"the {len(available)} other brokers in service{on_machines} are"
 
 
-def current_plan(admin: Admin, broker_id: int) -> list[ReplicaMovePlan]:
-    """Return the plan for the cluster as it is now, without partitions that are already leaving the broker."""
+def current_plan(admin: Admin, broker_id: int, topics: Sequence[str] = ()) -> list[ReplicaMovePlan]:
+    """Return the plan for the cluster as it is now, without partitions that are already leaving the broker.
+
+    It is about these topics, or all.
+    """
     brokers = admin.describe_brokers()
     if broker_id not in {broker.broker_id for broker in brokers}:
         admin.describe_brokers([broker_id])
@@ -87,7 +90,7 @@ def current_plan(admin: Admin, broker_id: int) -> list[ReplicaMovePlan]:
     }
     partitions = [
         (TopicPartition(topic.topic, state.partition_index), state.replica_nodes)
-        for topic in admin.describe_topics()
+        for topic in admin.describe_topics(topics)
         for state in topic.metadata.partitions
     ]
     return plan([each for each in partitions if each[0] not in leaving], brokers, broker_id)

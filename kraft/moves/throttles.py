@@ -17,6 +17,7 @@ from kraft.client import Unreachable
 from kraft.model.configs import ConfigSource
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.model.throttled_replicas import REPLICA_LISTS
 from kraft.moves.throttled_replicas import (
     REPLICATION_RATES,
     PartitionMove,
@@ -86,7 +87,7 @@ def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], b
     in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
     replaced: dict[tuple[str, str], list[int]] = {}
     for broker in brokers:
-        before = (_rates(admin, broker, keys) if broker in in_service else None) or {}
+        before = (rates_of(admin, broker, keys) if broker in in_service else None) or {}
         # A broker that is away has the rate when it comes back.
         changed = {key: rate for key in keys if before.get(key) != rate}
         if changed:
@@ -114,7 +115,7 @@ def remove_throttles(
     for topic, lists in plan.removed.items():
         _remove_entries(admin, topic, lists, plan.kept.get(topic, {}))
     in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
-    read = {broker: _rates(admin, broker, keys) for broker in sorted(in_service)}
+    read = {broker: rates_of(admin, broker, keys) for broker in sorted(in_service)}
     rates = {broker: found for broker, found in read.items() if found}
     if not rates and not plan.removed:
         return RemovedThrottles(topics={}, brokers={}, kept=plan.kept)
@@ -156,7 +157,7 @@ def _divided(rates: Rates, needed: Collection[str], moving: Collection[int]) -> 
 def _give_back(admin: Admin, rates: Rates) -> None:
     """Set the rates again that nobody has set since."""
     for broker, found in rates.items():
-        since = _rates(admin, broker, list(found)) or {}
+        since = rates_of(admin, broker, list(found)) or {}
         if lacking := {key: value for key, value in found.items() if key not in since}:
             admin.alter_broker_configs(broker, lacking)
 
@@ -185,14 +186,15 @@ def _brokers_moving_directories(admin: Admin) -> set[int]:
 
 
 def configs_of_topics(admin: Admin, topics: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
-    """Return what is set on the topics themselves, by topic and key; on all topics without `topics`."""
+    """Return the lists that are set on the topics themselves, by topic and key; on all topics without `topics`."""
     names = None if topics is None else list(topics)
     if names == []:
         return {}
-    return {each.topic: each.configs for each in admin.describe_topics(names or ())}
+    described = admin.describe_topics(names or (), config_names=REPLICA_LISTS)
+    return {each.topic: each.configs for each in described}
 
 
-def _rates(admin: Admin, broker: int, keys: Collection[str]) -> dict[str, str] | None:
+def rates_of(admin: Admin, broker: int, keys: Collection[str]) -> dict[str, str] | None:
     """Return the rates of these that are set on the broker itself; None if it does not answer."""
     try:
         described = admin.describe_broker_configs(broker)

@@ -121,8 +121,7 @@ async def alter_broker_loggers(
     )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     response = await _asked_of(admin, broker_id, INCREMENTAL_ALTER_CONFIGS, request, timeout_ms)
-    for result in response.responses:
-        check(result.error_code, result.error_message or f"loggers of broker {broker_id}")
+    _check_altered(response, f"loggers of broker {broker_id}")
 
 
 async def _asked_of(
@@ -174,13 +173,24 @@ async def alter_broker_configs(
     """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
 
     `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
-    key that needs one is refused.
+    key that needs one is refused. Apache Kafka takes the configs of a broker at the broker itself only, and so raises
+    BROKER_NOT_AVAILABLE for one out of service.
     """
     name = EVERY_BROKER if broker_id is None else str(broker_id)
     alterations = _alterations(configs, delete)
-    await _alter_configs(
-        admin, ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
-    )
+    try:
+        await _alter_configs(
+            admin, ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+    except Refusal as refusal:
+        if broker_id is None or refusal.error_code is not ErrorCode.INVALID_REQUEST:
+            raise
+        resource = AlterConfigsResource(
+            resource_type=ConfigResourceType.BROKER, resource_name=name, configs=tuple(alterations)
+        )
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+        response = await _asked_of(admin, broker_id, INCREMENTAL_ALTER_CONFIGS, request, timeout_ms)
+        _check_altered(response, f"broker {broker_id}")
 
 
 async def alter_group_configs(
@@ -243,10 +253,14 @@ async def _alter_configs(
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
 
     def check_altered(response: IncrementalAlterConfigsResponse) -> None:
-        for result in response.responses:
-            check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
+        _check_altered(response, f"{resource_type.name.lower()} {name!r}")
 
     await admin.calls.change(INCREMENTAL_ALTER_CONFIGS, lambda _: request, timeout_ms, check_altered)
+
+
+def _check_altered(response: IncrementalAlterConfigsResponse, what: str) -> None:
+    for result in response.responses:
+        check(result.error_code, result.error_message or what)
 
 
 def _alterations(configs: Mapping[str, str] | None, delete: Iterable[str]) -> list[AlterableConfig]:

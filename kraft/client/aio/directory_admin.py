@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
@@ -23,14 +23,15 @@ async def describe_log_directories(
     *,
     with_replicas: bool = True,
     partitions: Iterable[TopicPartition] | None = None,
+    broker_ids: Collection[int] | None = None,
     timeout_ms: int | None = None,
 ) -> dict[int, Sequence[DescribeLogDirsResult] | KraftError]:
-    """Return the log directories of every broker in service, or its error, by broker id.
+    """Return the log directories of every broker in service, or of those among these, or its error, by broker id.
 
     With the replicas of these partitions, or of all; `with_replicas` False leaves them out.
     """
     request = DescribeLogDirsRequest(topics=_replicas(partitions) if with_replicas else ())
-    call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRS, request, timeout_ms)
+    call = admin.calls.outcome_of_each_broker(DESCRIBE_LOG_DIRS, request, timeout_ms, broker_ids)
     outcomes = await admin.calls.watched(call, timeout_ms)
     return {
         broker_id: outcome if isinstance(outcome, KraftError) else outcome.results

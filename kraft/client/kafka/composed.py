@@ -62,8 +62,7 @@ _CONFIGS_AT_ONCE: Final = 500
 
 
 async def _describe_topics(ask: Ask, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-    names = request.topics or sorted(topic.name or "" for topic in (await _metadata(ask, None)).topics)
-    topics = await _partitions(ask, names)
+    topics = await _partitions(ask, request.topics)
     existing = [topic for topic, found in topics.items() if found.error_code == ErrorCode.NONE]
     configs = await _configs(ask, existing, tuple(request.config_names) or None)
     return DescribeTopicsResponse(
@@ -75,19 +74,19 @@ async def _describe_topics(ask: Ask, request: DescribeTopicsRequest) -> Describe
 
 
 async def _partitions(ask: Ask, names: Sequence[str]) -> dict[str, DescribeTopicPartitionsResponseTopic]:
+    """Return these topics, or all."""
     topics: dict[str, DescribeTopicPartitionsResponseTopic] = {}
     wanted, cursor = tuple(TopicRequest(name=name) for name in sorted(names)), None
-    while wanted:
+    while True:
         page: DescribeTopicPartitionsResponse = await ask(DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor))
         for topic in page.topics:
             before = topics.get(topic.name or "")
             partitions = (*(before.partitions if before is not None else ()), *topic.partitions)
             topics[topic.name or ""] = declaration.replace(topic, partitions=partitions)
         if page.next_cursor is None:
-            break
+            return topics
         # A response's class of the same fields is not the request's.
         cursor = Cursor(topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index)
-    return topics
 
 
 async def _configs(ask: Ask, topics: Sequence[str], names: tuple[str, ...] | None) -> dict[str, dict[str, str]]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
 from msgspec import Struct
 
+from kraft.client import KraftError
 from kraft.console.asking import CLIENT_MS, Asked, Panel
 from kraft.console.config import security_of
-from kraft.health.facts import gather
+from kraft.health.facts import PROBE_MS, gather
 from kraft.health.findings import ClusterFacts, Finding, findings, state_of
 from kraft.health.partitions import is_unavailable, is_under_replicated
 from kraft.health.restart import Unknown, verdict
 from kraft.model.printable import counted
+from kraft.moves.progress import Outcomes
+from kraft.moves.skew import skew
 
 KEPT_MS: Final = 5_000
 """How long what the brokers said is shown again: of 10,000 partitions, it costs them half a second of CPU time."""
@@ -61,10 +65,29 @@ class Health(Struct, frozen=True, kw_only=True):
     controller_id: int | None
     voters: list[Voter]
     restarts: list[NodeRestart]
+    leaders_skew: int = 0
+    """By how many percent the broker with the most leaders is above the mean."""
+
+    replicas_skew: int = 0
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    """Logs of all brokers that said how large theirs are."""
+
+    size_bytes: int
+    skew: int
+    """By how many percent the broker with the largest logs is above the mean."""
+
+    free_bytes: int | None
+    """In the directory that has the least; None if no broker says it."""
+
+    silent: list[int]
 
 
 class Overview(Struct, frozen=True, kw_only=True):
     health: Panel[Health]
+    sizes: Panel[Sizes] | None
+    """None: not asked for."""
 
     @property
     def status(self) -> int:
@@ -72,6 +95,8 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 async def overview(asked: Asked) -> Overview:
+    """Load the page. Bytes in logs, which take longer, only if more is asked for: the page does so once it is shown."""
+
     def ask() -> Health:
         tls = security_of(asked.cluster).tls
         facts = gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls, searched_max=SEARCHED_MAX)
@@ -80,7 +105,29 @@ async def overview(asked: Asked) -> Overview:
     def kept() -> Health:
         return asked.state.kept.get(("overview", asked.cluster.name, asked.user), KEPT_MS, ask)
 
-    return Overview(health=await asked.panel(kept))
+    if asked.query.get("more", "") != "true":
+        return Overview(health=await asked.panel(kept), sizes=None)
+    health, sizes = await asyncio.gather(
+        asked.panel(kept), asked.panel(lambda: sizes_of(asked.admin.describe_log_directories(timeout_ms=PROBE_MS)))
+    )
+    return Overview(health=health, sizes=sizes)
+
+
+def sizes_of(outcomes: Outcomes) -> Sizes:
+    described = {broker: each for broker, each in outcomes.items() if not isinstance(each, KraftError)}
+    by_broker = {
+        broker: sum(
+            replica.partition_size for each in directories for topic in each.topics for replica in topic.partitions
+        )
+        for broker, directories in described.items()
+    }
+    free = [each.usable_bytes for directories in described.values() for each in directories if each.usable_bytes >= 0]
+    return Sizes(
+        size_bytes=sum(by_broker.values()),
+        skew=skew(list(by_broker.values())),
+        free_bytes=min(free, default=None),
+        silent=sorted(outcomes.keys() - described.keys()),
+    )
 
 
 def health_of(facts: ClusterFacts, asked_ms: int) -> Health:
@@ -111,11 +158,13 @@ def health_of(facts: ClusterFacts, asked_ms: int) -> Health:
         without_leader=sum(map(is_unavailable, facts.partitions)),
         controller_id=facts.active_controller,
         voters=voters,
-        restarts=[_restart(facts, each) for each in nodes],
+        restarts=[restart_of(facts, each) for each in nodes],
+        leaders_skew=skew([each.leaders for each in facts.brokers]),
+        replicas_skew=skew([each.replicas for each in facts.brokers]),
     )
 
 
-def _restart(facts: ClusterFacts, node_id: int) -> NodeRestart:
+def restart_of(facts: ClusterFacts, node_id: int) -> NodeRestart:
     try:
         found = verdict(facts, [node_id])
     except Unknown as error:

@@ -26,6 +26,17 @@ TOPIC: Final = "orders"
 EXPECTED: Final = {
     "/clusters/{cluster}": (303, 403, 200, 200),
     "/clusters/{cluster}/brokers": (303, 200, 200, 200),
+    "/clusters/{cluster}/brokers/{broker}": (303, 403, 200, 200),
+    "POST /clusters/{cluster}/brokers/{broker}": (303, 403, 403, 403),
+    "/clusters/{cluster}/moves": (303, 403, 200, 200),
+    "/clusters/{cluster}/moves/plan": (303, 200, 200, 200),
+    "/clusters/{cluster}/moves/elections": (303, 200, 200, 200),
+    # No partition is named.
+    "/clusters/{cluster}/moves/elections/unclean": (303, 400, 400, 400),
+    "POST /clusters/{cluster}/moves": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/moves/plan": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/moves/elections": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/moves/elections/unclean": (303, 403, 403, 403),
     "/clusters/{cluster}/topics": (303, 200, 200, 200),
     "/clusters/{cluster}/topics/{topic}": (303, 200, 200, 200),
     "/clusters/{cluster}/topics/{topic}/produce": (303, 200, 200, 200),
@@ -104,7 +115,13 @@ def _browsers(port: int) -> dict[str, Browser]:
 
 def path_of(pattern: str, cluster: str = "prod") -> str:
     group = "%3Cscript%3Ealert(1)%3C%2Fscript%3E"
-    names = {"{cluster}": cluster, "{topic}": TOPIC, "{group:path}": group, "{file:path}": "console.css"}
+    names = {
+        "{cluster}": cluster,
+        "{topic}": TOPIC,
+        "{broker}": "1",
+        "{group:path}": group,
+        "{file:path}": "console.css",
+    }
     for name, text in names.items():
         pattern = pattern.replace(name, text)
     return pattern

@@ -51,7 +51,10 @@ def views() -> dict[str, list[Any]]:
     directories = DirectoriesOfBroker(broker_id=1, problem=EVIL, directories=[directory])
     health = health_of(facts(partitions=[partition(isr=(1,))], unknown={EVIL: EVIL}), 0)
     return {
-        "overview.html": [Overview(health=Panel(value=health)), Overview(health=failed())],
+        "overview.html": [
+            Overview(health=Panel(value=health), sizes=failed()),
+            Overview(health=failed(), sizes=failed()),
+        ],
         "brokers.html": [
             Brokers(brokers=Panel(value=[one]), directories=Panel(value=[directories])),
             Brokers(brokers=failed(), directories=failed()),
