@@ -121,7 +121,7 @@ def remove_throttles(
         return RemovedThrottles(topics={}, brokers={}, kept=plan.kept)
     # A rate holds for the replicas of all topics, so the lists of all are read.
     kept = removal(configs_of_topics(admin), over).kept
-    moving = _brokers_moving_directories(admin) if _have_directories_rate(rates) else set()
+    moving = brokers_moving_directories(admin) if _have_directories_rate(rates) else set()
     removed, staying = _divided(rates, REPLICATION_RATES if kept else (), moving)
     for broker, found in removed.items():
         admin.alter_broker_configs(broker, delete=list(found))
@@ -172,7 +172,7 @@ def _have_directories_rate(rates: Rates) -> bool:
     return any(DIRECTORIES_RATE in found for found in rates.values())
 
 
-def _brokers_moving_directories(admin: Admin) -> set[int]:
+def brokers_moving_directories(admin: Admin) -> set[int]:
     """Return the brokers that move replicas between their log directories, or do not say whether they do."""
     return {
         broker

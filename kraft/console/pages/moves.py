@@ -16,7 +16,15 @@ from kraft.model.printable import counted, readable_size
 from kraft.moves.planned import MOVES_MAX, named_partitions
 from kraft.moves.progress import Move, Progress, gather, throttled
 from kraft.moves.starting import PlanOutdated, cancel, finish, refusals_in_words
-from kraft.moves.throttles import RATES, configs_of_topics, in_words, left_in_words, rates_of
+from kraft.moves.throttles import (
+    DIRECTORIES_RATE,
+    RATES,
+    brokers_moving_directories,
+    configs_of_topics,
+    in_words,
+    left_in_words,
+    rates_of,
+)
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -131,12 +139,17 @@ def _throttles(admin: Admin) -> Throttles:
         for broker, rates in zip(in_service, pool.map(partial(_rates, admin), in_service[:BROKERS_MAX]), strict=False):
             for rate in rates.items():
                 by_rate.setdefault(rate, []).append(broker)
-    idle = bool(by_rate) and not under_way and not found.whole_topics and not found.over
+    replicating = bool(under_way or found.whole_topics or found.over)
+    between = brokers_moving_directories(admin) if any(key == DIRECTORIES_RATE for key, _ in by_rate) else set()
+    # A rate is needed by what is listed, and that of directories by brokers that move replicas between theirs.
+    idle = any(
+        set(brokers) - between if key == DIRECTORIES_RATE else not replicating for (key, _), brokers in by_rate.items()
+    )
     return Throttles(
         over=list(map(str, found.over)),
         whole_topics=found.whole_topics,
         rates=[_rate(key, value, brokers) for (key, value), brokers in sorted(by_rate.items())],
-        is_moving=bool(under_way),
+        is_moving=bool(under_way or between),
         is_left=bool(found.over) or idle,
     )
 
@@ -195,7 +208,8 @@ def _finished(admin: Admin, asked: Asked, text: str) -> Done:
     except KraftError as error:
         error.add_note("throttles may be left")
         raise
-    return _done(asked, "The moves are over", removed, {})
+    said = "The moves are over" if removed.topics or removed.brokers else "Nothing was removed"
+    return _done(asked, said, removed, {})
 
 
 def _done(asked: Asked, said: str, removed: RemovedThrottles, value: dict[str, object]) -> Done:
