@@ -136,7 +136,7 @@ PAGES: Final = (
         template="unclean.html",
         load=elections.unclean,
         asks="Describe on Cluster and on Topic",
-        takes=("partition",),
+        takes=("which",),
     ),
     Page(
         path="/clusters/{cluster}/topics",
@@ -328,7 +328,7 @@ CHANGES: Final[tuple[Change, ...]] = (
         asks="Alter on Cluster",
         takes=("partitions", "topics", "all"),
     ),
-    Change(path=_UNCLEAN, perform=elections.elect_unclean, asks="Alter on Cluster", takes=("partition", "confirm")),
+    Change(path=_UNCLEAN, perform=elections.elect_unclean, asks="Alter on Cluster", takes=("which", "confirm")),
 )
 
 STREAMS: Final[tuple[Stream, ...]] = ()

@@ -20,7 +20,7 @@ def filled(pattern: str, **names: str) -> str:
 
 _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
     "/clusters/{cluster}/moves/plan": {"way": "balance"},
-    "/clusters/{cluster}/moves/elections/unclean": {"partition": "orders-0"},
+    "/clusters/{cluster}/moves/elections/unclean": {"which": "orders-0"},
     "/clusters/{cluster}/users/password": {"user": "root"},
     "/clusters/{cluster}/users/delete": {"user": "viewer"},
     "/clusters/{cluster}/acls/of": {"principal": "User:viewer"},

@@ -202,7 +202,7 @@ class Unclean(Struct, frozen=True, kw_only=True):
 
 
 async def unclean(asked: Asked) -> Unclean:
-    text = asked.form.text("partition")
+    text = asked.form.text("which")
     return Unclean(facts=await asked.panel(lambda: _unclean(asked.admin, text)))
 
 
@@ -247,7 +247,7 @@ def unclean_facts(
 
 async def elect_unclean(asked: Asked) -> Done:
     """Elect a leader that may lack records, once its name was typed."""
-    partition = _partition(asked.form.text("partition"))
+    partition = _partition(asked.form.text("which"))
     if asked.form.text("confirm") != str(partition):
         raise WrongInput(f"confirm: type {partition}, the name of the partition, as records may be lost")
 

@@ -157,10 +157,10 @@ def test_preferred_leaders_are_elected_and_unclean_ones_only_with_their_name(
     assert again.status == 303
     assert "No partition needs an election" in browser.get(f"{base}/moves/elections").text
     act = f"{base}/moves/elections/unclean"
-    assert "it needs no unclean election" in browser.get(f"{act}?partition=orders-0").text
-    unsure = sent(browser, act, partition="orders-0")
+    assert "it needs no unclean election" in browser.get(f"{act}?which=orders-0").text
+    unsure = sent(browser, act, which="orders-0")
     assert (unsure.status, "type orders-0" in unsure.text) == (400, True)
-    unneeded = sent(browser, act, partition="orders-0", confirm="orders-0")
+    unneeded = sent(browser, act, which="orders-0", confirm="orders-0")
     assert (unneeded.status, "has a leader by now" in unneeded.text) == (409, True)
 
 
