@@ -90,9 +90,11 @@ class Panel(Struct, Generic[T], frozen=True, kw_only=True):
 class LoginOver(Exception):
     """The cluster does not let the user of a session in any more: the password was changed, or the user deleted."""
 
-    def __init__(self, client: UserClient) -> None:
+    def __init__(self, client: UserClient, done: str = "") -> None:
+        """`done` is what users did to themselves, as a sentence."""
         super().__init__("the cluster does not let this user in any more")
         self.client = client
+        self.done = done
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -138,6 +140,16 @@ class Asked(Struct, frozen=True, kw_only=True):
         except AuthenticationFailed as error:
             self.check_login(error)
             raise
+
+    def let_in(self, outcomes: Mapping[int, T | KraftError]) -> Mapping[int, T | KraftError]:
+        """Return what each broker said. Raises LoginOver if one does not let the user in any more.
+
+        A connection that was open before a password was changed goes on, and new ones are refused.
+        """
+        for each in outcomes.values():
+            if isinstance(each, KraftError):
+                self.check_login(each)
+        return outcomes
 
     def check_login(self, error: KraftError) -> None:
         """Raise LoginOver if an error says that the user has to log in again: to try again is in vain."""

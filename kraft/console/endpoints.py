@@ -81,7 +81,10 @@ class Endpoints:
         user = error.client.user
         log.info("login over", cluster=cluster.name, user=user)
         said = f"{cluster.name} does not let {user} in any more: the password or the user has changed. Log in again."
+        said = f"{error.done} Log in again." if error.done else said
         if request.url.path.startswith("/api/"):
+            if error.done:
+                return console.json({"done": error.done, "value": None})
             return console.json({"error": said, "code": "SASL_AUTHENTICATION_FAILED"}, 401)
         # Only a page can be returned to, and not every form has one.
         query = f"?{request.url.query}" if request.url.query else ""

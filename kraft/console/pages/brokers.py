@@ -74,7 +74,7 @@ class Brokers(Struct, frozen=True, kw_only=True):
 async def brokers(asked: Asked) -> Brokers:
     described, directories = await asyncio.gather(
         asked.panel(lambda: brokers_of(asked.admin.describe_brokers(timeout_ms=CLIENT_MS))),
-        asked.panel(lambda: directories_of(asked.admin.describe_log_directories(timeout_ms=PROBE_MS))),
+        asked.panel(lambda: directories_of(asked.let_in(asked.admin.describe_log_directories(timeout_ms=PROBE_MS)))),
     )
     return Brokers(brokers=described, directories=directories)
 

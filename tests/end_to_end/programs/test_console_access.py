@@ -221,3 +221,18 @@ def test_who_has_another_password_now_is_asked_for_it(running: ConsoleCluster, a
     # Nothing counts against the user: the new password is let in at once.
     assert hugo.log_in("prod", user, CAROLS).status == 303
     assert hugo.get("/clusters/prod/topics").status == 200
+
+
+def test_who_changes_the_own_password_logs_in_with_it(running: ConsoleCluster, admin: Admin) -> None:
+    everything = entry("kafka-cluster", Operation.ALL, principal="User:lou", resource_type=ResourceType.CLUSTER)
+    admin.create_acls([everything])
+    running.cluster.set_password("lou", PASSWORD, "SCRAM-SHA-512")
+    lou = logged_in(running, "lou", PASSWORD)
+    path = "/clusters/prod/users/password"
+    until(lambda: lou.get(f"{path}?user=lou").status == 200, "lou may change passwords")
+    changed = sent(lou, f"{path}?user=lou", user="lou", password=CAROLS, again=CAROLS)
+    # Open connections would go on, and new ones be refused: nothing is left half logged in.
+    assert changed.headers["location"].startswith("/login?")
+    assert "The password of user lou is set" in lou.get(changed.headers["location"]).text
+    assert lou.log_in("prod", "lou", PASSWORD).status == 401
+    assert lou.log_in("prod", "lou", CAROLS).status == 303

@@ -137,8 +137,12 @@ def test_a_refused_password_ends_the_login(code: ErrorCode, security: dict[str, 
                 asyncio.run(request.panel(refused))
             with pytest.raises(asking.LoginOver):
                 asyncio.run(request.change(refused))
+            with pytest.raises(asking.LoginOver):
+                request.let_in({1: [], 2: AuthenticationFailed(code, "no")})
         else:
             assert asyncio.run(request.panel(refused)).code == code.name
+            outcomes = {1: AuthenticationFailed(code, "no")}
+            assert request.let_in(outcomes) is outcomes
 
 
 def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from kraft.model.printable import printable
 from kraft.model.request_context import host_of
 
 if TYPE_CHECKING:
-    from kraft.client import Admin
     from kraft.model.clients import ClientConnection
 
 SORTS: Final = ("name", "since", "received", "sent", "requests")
@@ -64,11 +63,11 @@ class Clients(Struct, frozen=True, kw_only=True):
 
 
 async def clients(asked: Asked) -> Clients:
-    return Clients(connected=await asked.panel(lambda: _connected(asked.admin, wanted(asked.query, SORTS))))
+    return Clients(connected=await asked.panel(lambda: _connected(asked, wanted(asked.query, SORTS))))
 
 
-def _connected(admin: Admin, asked_for: Wanted) -> Connected:
-    outcomes = admin.describe_clients(timeout_ms=PROBE_MS)
+def _connected(asked: Asked, asked_for: Wanted) -> Connected:
+    outcomes = asked.let_in(asked.admin.describe_clients(timeout_ms=PROBE_MS))
     return connected_of(outcomes, asked_for, int(time.time() * 1_000))
 
 

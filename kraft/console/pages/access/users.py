@@ -18,7 +18,7 @@ from kraft.access.users import (
     problem_of_deletion,
 )
 from kraft.client import ErrorCode, Refusal
-from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
+from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, LoginOver, Paged, Panel, Wanted, wanted
 from kraft.console.forms import Changed, Done, WrongInput
 from kraft.console.pages.access.acl_rows import AclRow, row_of
 from kraft.console.pages.access.quota_rows import QuotaRow, quotas_of
@@ -139,8 +139,7 @@ async def set_password(asked: Asked) -> Done:
 
     await asked.change(make)
     said = f"The password of user {user} is set for {' and '.join(chosen)}."
-    if user == asked.user:
-        said += " It is your own: log in with it when you are asked."
+    _check_own(asked, user, said)
     where = address(f"/clusters/{asked.cluster.name}/users", q=user)
     return Done(where=where, said=said, value={"user": user, "mechanisms": chosen})
 
@@ -224,4 +223,11 @@ async def delete_user(asked: Asked) -> Done:
     told = await asked.change(make)
     kept = [counted(told[each], text) for each, text in (("acls", "ACL"), ("quotas", "quota")) if told[each]]
     said = f"User {user} is deleted{', with ' + ' and '.join(kept) if kept else ''}."
+    _check_own(asked, user, said)
     return Done(where=f"/clusters/{asked.cluster.name}/users", said=said, value=told)
+
+
+def _check_own(asked: Asked, user: str, said: str) -> None:
+    """Raise LoginOver if users have changed themselves: open connections go on, and new ones would be refused."""
+    if user == asked.user and asked.cluster.needs_login:
+        raise LoginOver(asked.client, said)
