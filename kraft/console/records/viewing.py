@@ -179,27 +179,50 @@ def _is_scalar(found: Decoded) -> bool:
 
 def _masked(found: Decoded, permission: Permission) -> Decoded:
     """Return it without its hidden fields. The text is written anew: of two fields of one name, JSON shows both."""
-    value = _without(found.value, (), permission.fields)
+    value = _Hidden(permission.fields).without(_fields_only(found.value), ())
     # What a decoder noted may tell something of what is hidden.
     return Decoded(format=found.format, text=msgspec.json.encode(value).decode(), value=value)
 
 
-def _without(value: Any, path: tuple[str, ...], hidden: Sequence[tuple[str, ...]]) -> Any:
+def _fields_only(value: Any) -> Any:
+    """Return the value with what is no field of anything hidden: it has no name by which a mask could find it."""
     if isinstance(value, list):
-        return [_without(each, path, hidden) for each in value]
-    if not isinstance(value, dict):
-        return value
-    found = {}
-    for name, each in value.items():
-        # A name with dots in it is as good as several names, each of which may be hidden.
-        names = name.casefold().split(".")
-        below = [(*path, *names[:count]) for count in range(1, len(names) + 1)]
-        found[name] = MASK if any(_is_hidden(at, hidden) for at in below) else _without(each, below[-1], hidden)
-    return found
+        return [_fields_only(each) for each in value]
+    return value if isinstance(value, dict) else MASK
 
 
-def _is_hidden(path: tuple[str, ...], hidden: Sequence[tuple[str, ...]]) -> bool:
-    return any(
-        len(each) <= len(path) and all(part in ("*", own) for part, own in zip(each, path[-len(each) :], strict=True))
-        for each in hidden
-    )
+class _Hidden:
+    """Paths that are hidden, found by their last names: values have a hundred thousand fields, and masks few."""
+
+    def __init__(self, paths: Sequence[tuple[str, ...]]) -> None:
+        self._by_last: dict[str, list[tuple[str, ...]]] = {}
+        for each in paths:
+            self._by_last.setdefault(each[-1], []).append(each)
+        self._longest = max((len(each) for each in paths), default=0)
+
+    def without(self, value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, list):
+            return [self.without(each, path) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {}
+        for name, each in value.items():
+            below, is_hidden = self._followed(path, name)
+            found[name] = MASK if is_hidden else self.without(each, below)
+        return found
+
+    def _followed(self, path: tuple[str, ...], name: str) -> tuple[tuple[str, ...], bool]:
+        """Return the end of the path below, as far as masks look at it, and whether it is hidden.
+
+        A name with dots in it is as good as several names, each of which may be hidden.
+        """
+        for part in name.casefold().split("."):
+            path = (*path, part)[-self._longest :]
+            if any(self._fits(path, each) for last in (part, "*") for each in self._by_last.get(last, ())):
+                return path, True
+        return path, False
+
+    @staticmethod
+    def _fits(path: tuple[str, ...], hidden: tuple[str, ...]) -> bool:
+        own = path[-len(hidden) :]
+        return len(own) == len(hidden) and all(each in ("*", name) for each, name in zip(hidden, own, strict=True))

@@ -34,6 +34,14 @@ class Wire:
         self.at = start
         self.end = len(data)
         self.unknown = 0
+        self._implicit: dict[str, list[FieldDescriptor]] = {}
+
+    def implicit_fields(self, message: Descriptor) -> list[FieldDescriptor]:
+        """Return the fields that have a value although no byte says so: looked for once, as messages have many."""
+        name = message.full_name
+        if name not in self._implicit:
+            self._implicit[name] = [each for each in message.fields if not each.has_presence]
+        return self._implicit[name]
 
     def varint(self) -> int:
         found = shift = 0
@@ -111,8 +119,9 @@ def _message(wire: Wire, message: Descriptor, end: int, group: int) -> Any:
     budget = wire.budget
     budget.spend()
     budget.enter()
-    before, wire.end = wire.end, end
+    outer_end, wire.end = wire.end, end
     found: dict[str, Any] = {}
+    of_oneofs: dict[str, str] = {}
     is_open = bool(group)
     while wire.at < wire.end:
         field_number, wire_type = _tag(wire)
@@ -125,12 +134,18 @@ def _message(wire: Wire, message: Descriptor, end: int, group: int) -> Any:
             wire.unknown += 1
         else:
             _read_field(wire, field, wire_type, found)
+            if field.containing_oneof is not None:
+                # The last one counts.
+                before = of_oneofs.get(field.containing_oneof.name, field.name)
+                if before != field.name:
+                    found.pop(before, None)
+                of_oneofs[field.containing_oneof.name] = field.name
     if is_open:
         raise CannotDecode(_TOO_SHORT)
-    wire.end = before
+    wire.end = outer_end
     budget.leave()
     known = _WELL_KNOWN.get(message.full_name)
-    _add_defaults(budget, message, found)
+    _add_defaults(wire, message, found)
     try:
         return found if known is None else known(found)
     except (KeyError, TypeError):
@@ -138,12 +153,12 @@ def _message(wire: Wire, message: Descriptor, end: int, group: int) -> Any:
         return found
 
 
-def _add_defaults(budget: Budget, message: Descriptor, found: dict[str, Any]) -> None:
+def _add_defaults(wire: Wire, message: Descriptor, found: dict[str, Any]) -> None:
     """Add fields that have a value although no byte says so: a filter for 0 finds a 0."""
-    for field in message.fields:
-        if field.name in found or field.has_presence:
+    for field in wire.implicit_fields(message):
+        wire.budget.spend(len(field.name))
+        if field.name in found:
             continue
-        budget.spend(len(field.name))
         if field.is_repeated:
             found[field.name] = {} if _is_map(field) else []
         elif field.enum_type is not None:
@@ -161,7 +176,6 @@ def _read_field(wire: Wire, field: FieldDescriptor, wire_type: int, found: dict[
     elif not field.is_repeated:
         # The last one counts. Pieces of one message are not put together: no serializer writes them.
         found[field.name] = _value(wire, field, wire_type)
-        _forget_others(field, found)
     elif wire_type == _LENGTH and field.type in _SCALARS:
         end = wire.varint() + wire.at
         if end > wire.end:
@@ -173,14 +187,6 @@ def _read_field(wire: Wire, field: FieldDescriptor, wire_type: int, found: dict[
         wire.end = before_end
     else:
         found.setdefault(field.name, []).append(_value(wire, field, wire_type))
-
-
-def _forget_others(field: FieldDescriptor, found: dict[str, Any]) -> None:
-    """Of a oneof, the last one counts."""
-    if field.containing_oneof is not None:
-        for other in field.containing_oneof.fields:
-            if other.name != field.name:
-                found.pop(other.name, None)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from google.protobuf import json_format
+from google.protobuf import json_format, struct_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +111,29 @@ def test_fields_that_the_schema_does_not_have_are_counted_and_not_shown() -> Non
     data = b"\x10\x07" + b"\x19" + b"8" * 8 + b"\x22\x06secret" + b"\x2b\x08\x01\x2c" + b"\x35" + b"4" * 4
     found, unknown = protobuf_value(line, data)
     assert (found, unknown) == ({"sku": ""}, 5)
+
+
+def test_of_a_oneof_the_last_one_counts() -> None:
+    struct = struct_pb2.Value(string_value="first")
+    data = struct.SerializeToString() + struct_pb2.Value(bool_value=True).SerializeToString()
+    assert protobuf_value(struct_pb2.Value.DESCRIPTOR, data) == (True, 0)
+
+
+def test_messages_of_many_fields_are_read_within_bounds() -> None:
+    """Two bytes are a message with 5,000 fields, of which none is there."""
+    fields = [field(f"f{number}", number, FieldDescriptorProto.TYPE_INT32) for number in range(1, 5_000)]
+    for each in fields:
+        each.oneof_index = 0
+    fields.append(field("m", 5_000, FieldDescriptorProto.TYPE_MESSAGE, repeated=True, of=".Wide"))
+    wide = DescriptorProto(name="Wide", field=fields)
+    wide.oneof_decl.add(name="one")
+    file = FileDescriptorProto(name="w", syntax="proto3", message_type=[wide])
+    message = ProtobufSchema(text_of(file), {}).message([0])
+    begun_s = time.monotonic()
+    for data in (b"\xc2\xb8\x02\x00" * (MIB // 4), b"\x08\x01\x10\x01" * (MIB // 4)):
+        with pytest.raises(CannotDecode, match="more values"):
+            protobuf_value(message, data)
+    assert time.monotonic() - begun_s < 10
 
 
 MIB: Final = 1 << 20
