@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
-from kraft.sasl.exchange import Rejected
 from kraft.sasl.login import LoginRules
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.identity.authenticator import Authenticator
-from kraft.server.identity.tokens import VerifiedToken
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
+from kraft.tokens.signed_tokens import InvalidToken, VerifiedToken
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import SIZE_BYTES
 from kraft.wire.schema.api_versions import ApiVersionsResponse
@@ -30,7 +29,7 @@ _RULES: Final = LoginRules(mechanisms=tuple(SaslMechanism))
 
 class _NoToken:
     async def verify(self, token: str) -> VerifiedToken:
-        raise Rejected("nobody has a valid token")
+        raise InvalidToken("nobody has a valid token")
 
 
 def log_in(data: bytes) -> None:

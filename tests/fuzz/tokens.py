@@ -9,9 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc.jwk import OKPKey
 
-from kraft.sasl.exchange import Rejected
-from kraft.server.identity.token_keys import KeysUnavailable, TokenKeys, read_keys
-from kraft.server.identity.tokens import read_token, verified
+from kraft.tokens.signed_tokens import InvalidToken, read_token, verified
+from kraft.tokens.token_keys import KeysUnavailable, TokenKeys, read_keys
 from tests.support.token_issuer import AUDIENCE, ISSUER, SETTINGS, TokenIssuer
 
 _NOW_S: Final = 1_700_000_000
@@ -41,7 +40,7 @@ def _user_of(token: str) -> str | None:
         read = read_token(token)
         key = _keys().find(read.key_id, read.key_kind, read.algorithm)
         return None if key is None else verified(read, key, SETTINGS, _NOW_S).user
-    except Rejected as rejected:
+    except InvalidToken as rejected:
         reason = rejected.reason
     assert len(reason) < 400, "the reason is for a line of the log"
     return None

@@ -17,12 +17,12 @@ from typing import Final, Protocol, assert_never
 from kraft.metadata.users import Users
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
-from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken, Rejected
+from kraft.sasl.exchange import Challenge, CheckPassword, CheckToken
 from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, Moment, SaslLogin, Session
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.scram import ScramMechanism, has_password_in_one_time
 from kraft.server.identity.password_checks import PasswordChecks
-from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
+from kraft.tokens.signed_tokens import InvalidToken, NoKeysYet, VerifiedToken
 
 _NONCE_BYTES: Final = 24
 
@@ -31,7 +31,7 @@ class TokenVerifier(Protocol):
     """Verifies the tokens of OAUTHBEARER."""
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Raises Rejected, whose reason has nothing of the token, and NoKeysYet. Ends by a deadline of its own."""
+        """Raises InvalidToken, whose reason has nothing of the token, and NoKeysYet. Ends by a deadline of its own."""
 
 
 LoginNoted = Callable[[str, Session | LoginFailed], None]
@@ -141,8 +141,8 @@ class Authenticator:
         assert self._verifier is not None, "begin() made sure"
         try:
             verified = await self._verifier.verify(asked.token)
-        except Rejected as rejected:
-            return login.token_refused(rejected.reason)
+        except InvalidToken as invalid:
+            return login.token_refused(invalid.reason)
         except NoKeysYet as error:
             raise login.token_not_verified(str(error)) from None
         return login.token_checked(verified.user, verified.expires_ms, self._now())

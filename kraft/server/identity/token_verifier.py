@@ -16,10 +16,17 @@ import structlog
 
 from kraft.runtime.clock import Clock
 from kraft.server.config.security_settings import OAuthBearerSettings
-from kraft.server.identity.key_fetching import FETCH_S_MAX, fetch_keys
 from kraft.server.identity.key_refresh import KeyRefresh
-from kraft.server.identity.token_keys import NO_KEYS, KeysUnavailable, TokenKey, TokenKeys, read_keys
-from kraft.server.identity.tokens import NoKeysYet, SignedToken, VerifiedToken, read_token, unknown_key, verified
+from kraft.tokens.fetching import FETCH_S_MAX, fetch_keys
+from kraft.tokens.signed_tokens import (
+    NoKeysYet,
+    SignedToken,
+    VerifiedToken,
+    read_token,
+    unknown_key,
+    verified,
+)
+from kraft.tokens.token_keys import NO_KEYS, KeysUnavailable, TokenKey, TokenKeys, read_keys
 
 log = structlog.get_logger()
 
@@ -51,7 +58,7 @@ class JwksVerifier:
         """Set when the fetch that is due or in progress has ended."""
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Raises Rejected and NoKeysYet."""
+        """Raises InvalidToken and NoKeysYet."""
         signed = read_token(token)
         key = self._key(signed)
         if key is None:

@@ -19,7 +19,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.principal import Principal
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.entropy import SystemEntropy
-from kraft.sasl.exchange import Challenge, Rejected
+from kraft.sasl.exchange import Challenge
 from kraft.sasl.login import LoggedIn, LoginFailed, LoginRules, SaslLogin
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.sasl.plain import plain_message
@@ -27,7 +27,7 @@ from kraft.sasl.scram import ITERATIONS_MIN, ScramMechanism
 from kraft.sasl.scram_client import ScramClient
 from kraft.server.identity.authenticator import Authenticator
 from kraft.server.identity.password_checks import PasswordChecks
-from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
+from kraft.tokens.signed_tokens import InvalidToken, NoKeysYet, VerifiedToken
 from tests.support.scram_users import credential, deletion_records, password_records, replayed, users
 
 ADDRESS = "10.0.0.7"
@@ -43,7 +43,7 @@ class Verifier:
         if not self.has_keys:
             raise NoKeysYet
         if token != "abc.def-_":
-            raise Rejected("a token of nobody")
+            raise InvalidToken("a token of nobody")
         return VerifiedToken(user="carol", expires_ms=SystemClock().wall_ms() + 60_000)
 
 

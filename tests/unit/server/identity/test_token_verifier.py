@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.sasl.exchange import Rejected
 from kraft.server.identity import token_verifier
 from kraft.server.identity.key_refresh import UNKNOWN_KEY_PAUSE_MS
-from kraft.server.identity.token_keys import KeysUnavailable
 from kraft.server.identity.token_verifier import JwksVerifier
-from kraft.server.identity.tokens import NoKeysYet
+from kraft.tokens.signed_tokens import InvalidToken, NoKeysYet
+from kraft.tokens.token_keys import KeysUnavailable
 from tests.support.token_issuer import SETTINGS, TokenIssuer
 
 FIRST, SECOND = TokenIssuer("first"), TokenIssuer("second")
@@ -81,7 +80,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def reason(verifier: JwksVerifier, token: str) -> str:
-    with pytest.raises(Rejected) as rejected:
+    with pytest.raises(InvalidToken) as rejected:
         await verifier.verify(token)
     return rejected.value.reason
 

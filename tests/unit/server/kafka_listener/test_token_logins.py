@@ -11,11 +11,11 @@ from kraft.metadata.users import NO_USERS
 from kraft.sasl.login import LoginRules
 from kraft.sasl.mechanisms import SaslMechanism
 from kraft.server.identity.authenticator import Authenticator
-from kraft.server.identity.tokens import NoKeysYet, VerifiedToken
 from kraft.server.kafka_listener.answering import CloseConnection
 from kraft.server.kafka_listener.login_requests import LoginRequests
 from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.kafka_listener.response_writer import ResponseBytes
+from kraft.tokens.signed_tokens import NoKeysYet, VerifiedToken
 from kraft.wire.declaration import Message
 from kraft.wire.frame import SIZE_BYTES, encode_request
 from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kraft.server.identity import key_fetching
-from kraft.server.identity.key_fetching import fetch_keys
-from kraft.server.identity.token_keys import KEY_SET_BYTES_MAX, KeysUnavailable
+from kraft.tokens import fetching
+from kraft.tokens.fetching import fetch_keys
+from kraft.tokens.token_keys import KEY_SET_BYTES_MAX, KeysUnavailable
 from tests.support.certificates import Authority
 
 BODY = b'{"keys": []}'
@@ -99,7 +99,7 @@ def test_a_server_that_answers_an_error_or_too_much_has_no_keys(url: str) -> Non
 
 @pytest.mark.real_time
 def test_a_server_that_goes_on_and_on_is_left_after_the_deadline(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_fetching, "FETCH_S_MAX", 0.5)
+    monkeypatch.setattr(fetching, "FETCH_S_MAX", 0.5)
     assert refused(f"{url}/slow") == "it had not arrived after 0.5 s"
 
 

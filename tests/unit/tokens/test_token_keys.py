@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from kraft.server.identity.token_keys import KeysUnavailable, read_keys
+from kraft.tokens.token_keys import KeysUnavailable, read_keys
 from tests.support.token_issuer import TokenIssuer
 
 EC: dict[str, Any] = {**ECKey.generate_key("P-256").as_dict(private=False), "kid": "ec"}

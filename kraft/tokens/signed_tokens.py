@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: signed JWTs (RFC 7519), verified without a clock or a network.
+"""Signed JWTs (RFC 7519), such as the tokens of OAUTHBEARER, verified without a clock or a network.
 
 Reasons are for the log, and show nothing by which somebody else could log in.
 """
@@ -6,7 +6,8 @@ Reasons are for the log, and show nothing by which somebody else could log in.
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 from joserfc import jws
@@ -16,9 +17,7 @@ from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 from msgspec import UNSET, Struct, UnsetType
 
-from kraft.sasl.exchange import Rejected
-from kraft.server.config.security_settings import OAuthBearerSettings
-from kraft.server.identity.token_keys import TokenKey
+from kraft.tokens.token_keys import TokenKey
 
 KIND_OF: Final = {
     **{f"{family}{bits}": "RSA" for family in ("RS", "PS") for bits in (256, 384, 512)},
@@ -40,6 +39,33 @@ _EXPIRES_S_MAX: Final = 253_402_300_799
 """The end of the year 9999, so that times fit in messages."""
 
 _SHOWN_LENGTH_MAX: Final = 80
+
+
+class InvalidToken(Exception):
+    """The token is not valid; `reason` is for a log, and shows nothing of its signature."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class TokenRules(Protocol):
+    """What a valid token has to say."""
+
+    @property
+    def expected_issuer(self) -> str | None: ...
+
+    @property
+    def expected_audiences(self) -> tuple[str, ...]: ...
+
+    @property
+    def clock_skew_s(self) -> int: ...
+
+    @property
+    def scope_claim(self) -> str: ...
+
+    @property
+    def subject_claim(self) -> str: ...
 
 
 class VerifiedToken(Struct, frozen=True, kw_only=True):
@@ -88,22 +114,24 @@ _ALGORITHMS: Final = _Algorithms(strict_check_header=False)
 
 
 def read_token(text: str) -> SignedToken:
-    """Return the token with what it says of its signature. Raises Rejected."""
+    """Return the token with what it says of its signature. Raises InvalidToken."""
     if len(text) > TOKEN_BYTES_MAX:
-        raise Rejected(f"the token is longer than {TOKEN_BYTES_MAX} bytes")
+        raise InvalidToken(f"the token is longer than {TOKEN_BYTES_MAX} bytes")
     if text.count(".") != 2:
-        raise Rejected("the token is no signed JWT, which has three parts: it may be encrypted, or for its server only")
+        raise InvalidToken(
+            "the token is no signed JWT, which has three parts: it may be encrypted, or for its server only"
+        )
     encoded = text.partition(".")[0]
     if len(encoded) > _HEADER_BYTES_MAX:
-        raise Rejected("the header of the token is too long")
+        raise InvalidToken("the header of the token is too long")
     try:
         header = msgspec.json.decode(_decoded(encoded), type=_Header)
     except (ValueError, RecursionError):
-        raise Rejected("the header of the token is no JSON with an algorithm") from None
+        raise InvalidToken("the header of the token is no JSON with an algorithm") from None
     if header.alg not in KIND_OF:
-        raise Rejected(f"the token is signed by {_shown(header.alg)}: expected one of {', '.join(KIND_OF)}")
+        raise InvalidToken(f"the token is signed by {_shown(header.alg)}: expected one of {', '.join(KIND_OF)}")
     if header.crit is not UNSET or header.b64 is not UNSET:
-        raise Rejected("the token requires extensions")
+        raise InvalidToken("the token requires extensions")
     return SignedToken(text=text, algorithm=header.alg, key_id=header.kid)
 
 
@@ -118,42 +146,48 @@ class NoKeysYet(Exception):
         super().__init__("the broker has not fetched the keys of sasl.oauthbearer.jwks.endpoint.url yet")
 
 
-def unknown_key(token: SignedToken) -> Rejected:
+def unknown_key(token: SignedToken) -> InvalidToken:
     named = "no key" if token.key_id is None else f"key {_shown(token.key_id)}"
-    return Rejected(
+    return InvalidToken(
         f"the token names {named} for {token.algorithm}, and the keys of sasl.oauthbearer.jwks.endpoint.url have none"
         " that fits"
     )
 
 
-def verified(token: SignedToken, key: TokenKey, settings: OAuthBearerSettings, now_s: int) -> VerifiedToken:
-    """Return what the token says, if `key` signed it and it is valid at `now_s` since 1970. Raises Rejected."""
-    claims = _claims(_signed_payload(token, key))
-    try:
-        _rules(settings, now_s).validate(claims)
-    except ExpiredTokenError:
-        raise Rejected("the token has expired") from None
-    except MissingClaimError as error:
-        raise Rejected(f"the token has not all claims: {error.description}") from None
-    except ClaimError as error:
-        shown = f", with the value {_shown(claims[error.claim])}" if error.claim in claims else ""
-        raise Rejected(f"the token is not valid by its claim {error.claim}{shown}") from None
-    _check_scope(claims.get(settings.scope_claim), settings.scope_claim)
+def verified(token: SignedToken, key: TokenKey, rules: TokenRules, now_s: int) -> VerifiedToken:
+    """Return what the token says, if `key` signed it and it is valid at `now_s` since 1970. Raises InvalidToken."""
+    claims = valid_claims(token, key, rules, now_s)
+    _check_scope(claims.get(rules.scope_claim), rules.scope_claim)
     expires_s = claims["exp"]
     if expires_s > _EXPIRES_S_MAX:
-        raise Rejected("the token expires after the year 9999")
+        raise InvalidToken("the token expires after the year 9999")
     if expires_s <= now_s:
         # By the clock of the server, which may be behind.
-        expires_s += settings.clock_skew_s
-    return VerifiedToken(user=_user(claims.get(settings.subject_claim), settings), expires_ms=int(expires_s * 1_000))
+        expires_s += rules.clock_skew_s
+    return VerifiedToken(user=user_of(claims, rules.subject_claim), expires_ms=int(expires_s * 1_000))
 
 
-def _rules(settings: OAuthBearerSettings, now_s: int) -> JWTClaimsRegistry:
+def valid_claims(token: SignedToken, key: TokenKey, rules: TokenRules, now_s: int) -> dict[str, Any]:
+    """Return the claims, if `key` signed the token and issuer, audience and times are right. Raises InvalidToken."""
+    claims = _claims(_signed_payload(token, key))
+    try:
+        _rules(rules, now_s).validate(claims)
+    except ExpiredTokenError:
+        raise InvalidToken("the token has expired") from None
+    except MissingClaimError as error:
+        raise InvalidToken(f"the token has not all claims: {error.description}") from None
+    except ClaimError as error:
+        shown = f", with the value {_shown(claims[error.claim])}" if error.claim in claims else ""
+        raise InvalidToken(f"the token is not valid by its claim {error.claim}{shown}") from None
+    return claims
+
+
+def _rules(rules: TokenRules, now_s: int) -> JWTClaimsRegistry:
     return JWTClaimsRegistry(
         now=now_s,
-        leeway=settings.clock_skew_s,
-        iss={"essential": True, "value": settings.expected_issuer or ""},
-        aud={"essential": True, "values": list(settings.expected_audiences)},
+        leeway=rules.clock_skew_s,
+        iss={"essential": True, "value": rules.expected_issuer or ""},
+        aud={"essential": True, "values": list(rules.expected_audiences)},
         exp={"essential": True},
         iat={"essential": True},
     )
@@ -163,7 +197,7 @@ def _signed_payload(token: SignedToken, key: TokenKey) -> bytes:
     try:
         payload = jws.deserialize_compact(token.text, key, registry=_ALGORITHMS).payload
     except (JoseError, ValueError, RecursionError):
-        raise Rejected(f"the token has no valid {token.algorithm} signature") from None
+        raise InvalidToken(f"the token has no valid {token.algorithm} signature") from None
     return payload
 
 
@@ -171,14 +205,15 @@ def _claims(payload: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(payload, type=dict[str, Any])
     except (ValueError, RecursionError):
-        raise Rejected("the claims of the token are no JSON object") from None
+        raise InvalidToken("the claims of the token are no JSON object") from None
 
 
-def _user(found: object, settings: OAuthBearerSettings) -> str:
+def user_of(claims: Mapping[str, Any], claim: str) -> str:
+    """Return the user that this claim names. Raises InvalidToken."""
+    found = claims.get(claim)
     if not isinstance(found, str) or not 0 < len(found) <= _USER_LENGTH_MAX or not found.isprintable():
-        raise Rejected(
-            f"the token's claim {settings.subject_claim} is no user: expected 1 to {_USER_LENGTH_MAX} printable"
-            " characters"
+        raise InvalidToken(
+            f"the token's claim {claim} is no user: expected 1 to {_USER_LENGTH_MAX} printable characters"
         )
     return found
 
@@ -186,7 +221,7 @@ def _user(found: object, settings: OAuthBearerSettings) -> str:
 def _check_scope(found: object, claim: str) -> None:
     scopes = found if isinstance(found, list) else [] if found is None else [found]
     if not all(isinstance(each, str) for each in scopes):
-        raise Rejected(f"the token's claim {claim} is neither text nor a list of texts")
+        raise InvalidToken(f"the token's claim {claim} is neither text nor a list of texts")
 
 
 def _shown(value: object) -> str:
