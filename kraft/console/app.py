@@ -21,6 +21,8 @@ from kraft.console.console import Console
 from kraft.console.endpoints import Endpoints
 from kraft.console.hosts import OnlyKnownHosts
 from kraft.console.logins import Logins
+from kraft.console.oidc.logins import OidcLogins
+from kraft.console.own_sessions import OwnSessions
 from kraft.console.routes import ACTIONS, CHANGES, PAGES, STREAMS
 from kraft.console.sessions import Session
 
@@ -99,7 +101,8 @@ def application(console: Console) -> Any:
         for prefix in ("", "/api")
     ]
     routes += [Route(each.path, _answered(endpoints.stream, each), methods=["GET"]) for each in STREAMS]
-    places = (Common(console), Logins(console))
+    logins = Logins(console)
+    places = (Common(console), logins, OidcLogins(console, logins), OwnSessions(console))
     for action in ACTIONS:
         place = next(each for each in places if hasattr(each, action.name))
         routes.append(Route(action.path, getattr(place, action.name), methods=[action.method]))

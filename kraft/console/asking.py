@@ -104,6 +104,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     user: str
     """Empty where the cluster is open."""
 
+    claims: Mapping[str, Any] = {}
+    """What the ID token of this user said, if there was one."""
+
     client: UserClient
     threads: ThreadPoolExecutor
     state: State

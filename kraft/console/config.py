@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from kraft.client import ClientSecurity, InvalidSetting, client_security
 from kraft.client.model.settings import parse_addresses, wire_protocol
+from kraft.console.oidc import settings as oidc
+from kraft.console.oidc.settings import OidcSettings, oidc_settings
 from kraft.console.records.decoding.registry import RegistryConfig
 from kraft.console.records.file_keys import is_records_key, registry_config, roles_of, viewing_rules
 from kraft.console.records.permissions import Role, ViewingRules
@@ -22,11 +25,19 @@ DEFAULT_LISTENER: Final = "HTTP://localhost:8080"
 DEFAULT_IDLE_MS: Final = 30 * 60_000
 DEFAULT_LIFETIME_MS: Final = 12 * 60 * 60_000
 
-MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", oidc.MECHANISM)
 """By which users log in."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_OWN_KEYS: Final = ("listeners", "clusters", "allowed.hosts", "session.idle.timeout.ms", "session.max.lifetime.ms")
+_OWN_KEYS: Final = (
+    "listeners",
+    "advertised.listeners",
+    "clusters",
+    "allowed.hosts",
+    "trusted.proxies",
+    "session.idle.timeout.ms",
+    "session.max.lifetime.ms",
+)
 _CLUSTER_KEYS: Final = ("bootstrap.servers", "wire.protocol", "security.protocol", "sasl.mechanism")
 _INT_MAX: Final = 2**31 - 1
 
@@ -37,6 +48,10 @@ class InvalidConsoleFile(KraftError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+Network: TypeAlias = IPv4Network | IPv6Network
+Secret: TypeAlias = str | Callable[[], str]
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True):
@@ -54,13 +69,21 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     registry: RegistryConfig | None = None
     """Where the schemas of records are."""
 
+    oidc: OidcSettings | None = None
+    """Where users log in with OAUTHBEARER."""
+
     @property
     def needs_login(self) -> bool:
         return _is_sasl(self.security)
 
-    def settings(self, user: str, password: str) -> dict[str, Any]:
-        """Return the settings of a client for this user; of nobody, where the cluster is open."""
-        login = {"sasl.username": user, "sasl.password": password} if self.needs_login else {}
+    def settings(self, user: str, secret: Secret) -> dict[str, Any]:
+        """Return the settings of a client for this user; of nobody, where the cluster is open.
+
+        The secret is a password, or with OIDC a function that returns the token of now.
+        """
+        login: dict[str, Any] = {"sasl.username": user, "sasl.password": secret} if self.needs_login else {}
+        if self.oidc is not None:
+            login = {"sasl.oauth.token.provider": secret}
         return {**self.security, **login, "wire.protocol": self.wire_protocol}
 
 
@@ -76,11 +99,37 @@ class ConsoleConfig(Struct, frozen=True, kw_only=True):
     clusters: Mapping[str, ClusterConfig]
     session_idle_ms: int = DEFAULT_IDLE_MS
     session_lifetime_ms: int = DEFAULT_LIFETIME_MS
+    advertised: str = ""
+    """The origin by which browsers reach the console, if it is another: that of a proxy."""
+
+    trusted_proxies: tuple[Network, ...] = ()
+    """Whose X-Forwarded-For is believed."""
 
     @property
     def origin(self) -> str:
+        """Return where it listens."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
+    @property
+    def public_origin(self) -> str:
+        return self.advertised or self.origin
+
+    @property
+    def is_secure(self) -> bool:
+        """Return whether browsers reach it by HTTPS."""
+        return self.public_origin.startswith("https:")
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Return the origins of its own pages."""
+        scheme, own = self.public_origin.partition(":")[0], self.origin.partition(":")[0]
+        names = (
+            [f"localhost:{self.port}", f"127.0.0.1:{self.port}", f"[::1]:{self.port}"] if is_loopback(self.host) else []
+        )
+        return frozenset(
+            [*(f"{scheme}://{each}" for each in self.allowed_hosts), *(f"{own}://{each}" for each in names)]
+        )
 
 
 def console_config(given: Mapping[str, str]) -> ConsoleConfig:
@@ -90,7 +139,8 @@ def console_config(given: Mapping[str, str]) -> ConsoleConfig:
     roles = roles_of(given, problems)
     clusters = {each.name: each for each in _clusters(given, roles, problems)}
     problems += _unknown_keys(given, clusters)
-    if not is_loopback(host):
+    advertised = _advertised(given, problems)
+    if not is_loopback(host) or (advertised and not is_loopback(urlsplit(advertised).hostname or "")):
         problems += [
             f"cluster.{each.name}: nobody has to log in there, and others than this machine reach the console: set"
             f" cluster.{each.name}.security.protocol=SASL_SSL, or let the console listen on localhost"
@@ -99,13 +149,16 @@ def console_config(given: Mapping[str, str]) -> ConsoleConfig:
         ]
     idle_ms = _duration(given, "session.idle.timeout.ms", DEFAULT_IDLE_MS, problems)
     lifetime_ms = _duration(given, "session.max.lifetime.ms", DEFAULT_LIFETIME_MS, problems)
+    proxies = _proxies(given, problems)
     if problems:
         raise InvalidConsoleFile(problems)
     return ConsoleConfig(
         host=host,
         port=port,
         tls=tls,
-        allowed_hosts=_allowed_hosts(given, host, port),
+        allowed_hosts=_allowed_hosts(given, host, port) | ({urlsplit(advertised).netloc} if advertised else set()),
+        advertised=advertised,
+        trusted_proxies=proxies,
         clusters=clusters,
         session_idle_ms=idle_ms,
         session_lifetime_ms=lifetime_ms,
@@ -170,8 +223,8 @@ def _cluster(
             security[key] = value
         elif key.startswith("sasl."):
             problems.append(f"{prefix}{key}: the console keeps no login; remove it: users log in with their own")
-        elif key not in _CLUSTER_KEYS and not is_records_key(key):
-            known = f"{', '.join(_CLUSTER_KEYS)}, ssl.*, records.view, mask.* and schema.registry.*"
+        elif key not in (*_CLUSTER_KEYS, *oidc.KEYS) and not is_records_key(key):
+            known = f"{', '.join((*_CLUSTER_KEYS, *oidc.KEYS))}, ssl.*, records.view, mask.* and schema.registry.*"
             problems.append(f"{prefix}{key} is not known: keys are {known}")
     found = ClusterConfig(
         name=name,
@@ -180,12 +233,20 @@ def _cluster(
         security=security,
         viewing=viewing_rules(prefix, own, not _is_sasl(security), roles, problems),
         registry=registry_config(prefix, own, problems),
+        oidc=oidc_settings(prefix, own, problems),
     )
     if not found.bootstrap_servers:
         problems.append(f"{prefix}bootstrap.servers is missing: set it to HOST:PORT of one broker or more")
     mechanism = security.get("sasl.mechanism", "").upper()
     if found.needs_login and mechanism not in MECHANISMS:
         problems.append(f"{prefix}sasl.mechanism is missing or not supported: set it to one of {', '.join(MECHANISMS)}")
+    elif mechanism == oidc.MECHANISM and found.oidc is None and not any(key in own for key in oidc.KEYS):
+        problems.append(f"{prefix}sasl.mechanism=OAUTHBEARER needs {prefix}oidc.issuer and {prefix}oidc.client.id")
+    elif found.oidc is not None and (mechanism != oidc.MECHANISM or not found.needs_login):
+        problems.append(
+            f"{prefix}oidc.issuer has tokens, which brokers take with {prefix}security.protocol=SASL_SSL and"
+            f" {prefix}sasl.mechanism=OAUTHBEARER: set both"
+        )
     if len(problems) == before:
         try:
             wire_protocol(found.wire_protocol)
@@ -203,7 +264,7 @@ def _is_sasl(security: Mapping[str, str]) -> bool:
 
 def security_of(cluster: ClusterConfig, user: str = "user", password: str = "password") -> ClientSecurity:
     """Return the security of a client for this user. Raises InvalidSetting."""
-    settings = cluster.settings(user, password)
+    settings = cluster.settings(user, password if cluster.oidc is None else lambda: password)
     return client_security({key: value for key, value in settings.items() if key != "wire.protocol"})
 
 
@@ -219,6 +280,37 @@ def _unknown_keys(given: Mapping[str, str], clusters: Mapping[str, ClusterConfig
             continue
         found.append(f"{key} is not known: keys are {', '.join(_OWN_KEYS)}, ssl.keystore.*, role.* and cluster.NAME.*")
     return found
+
+
+def _advertised(given: Mapping[str, str], problems: list[str]) -> str:
+    text = given.get("advertised.listeners", "").strip()
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    if parts.scheme not in ("http", "https") or not host or parts.path.strip("/") or parts.query or parts.username:
+        problems.append(
+            f"advertised.listeners={text} is not HTTPS://HOST[:PORT]: give what browsers show of the address"
+        )
+        return ""
+    if parts.scheme == "http" and not is_loopback(host):
+        problems.append(f"advertised.listeners={text} would send passwords in the clear: use HTTPS, at a proxy, too")
+    name = f"[{host}]" if ":" in host else host
+    is_usual = port in (None, {"http": 80, "https": 443}[parts.scheme])
+    return f"{parts.scheme}://{name}" if is_usual else f"{parts.scheme}://{name}:{port}"
+
+
+def _proxies(given: Mapping[str, str], problems: list[str]) -> tuple[Network, ...]:
+    found = []
+    for text in given.get("trusted.proxies", "").split(","):
+        try:
+            found += [ip_network(text.strip())] if text.strip() else []
+        except ValueError:
+            problems.append(f"trusted.proxies={text.strip()} is no address: give that of the proxy, such as 127.0.0.1")
+    return tuple(found)
 
 
 def _duration(given: Mapping[str, str], key: str, default: int, problems: list[str]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
 
 import structlog
@@ -56,15 +56,14 @@ class Console:
         self.sessions = Sessions(config.session_idle_ms, config.session_lifetime_ms, partial(secrets.token_urlsafe, 32))
         self.streams = OpenStreams()
         self.state = State()
-        self.is_secure = config.tls is not None
+        self.is_secure = config.is_secure
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="kraft-console")
         self._templates = rendering.environment()
         self._key = secrets.token_bytes(32)
         self._open: dict[str, Login] = {}
         """Clients of clusters that are open, which all share."""
 
-        scheme = "https" if self.is_secure else "http"
-        self._origins = frozenset(f"{scheme}://{each}" for each in config.allowed_hosts)
+        self._origins = config.origins
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -83,6 +82,8 @@ class Console:
         while True:
             await asyncio.sleep(SWEEP_S)
             await self.close(self.sessions.end_old(now_ms()))
+            tokens = [each.client.tokens for each in self.sessions.all_logins()]
+            await asyncio.gather(*(self.in_thread(each.keep) for each in tokens if each is not None))
 
     async def close(self, logins: Iterable[Login]) -> None:
         closing = [self.in_thread(each.client.close) for each in logins]
@@ -105,6 +106,15 @@ class Console:
             self._open[cluster.name] = Login(user="", client=clients.open_client(cluster, "", ""))
         return self._open[cluster.name]
 
+    def address_of(self, request: Request) -> str:
+        """Return the address of who asks, as limits and the log have it."""
+        peer = "?" if request.client is None else request.client.host
+        return protection.client_address(peer, request.headers.getlist("x-forwarded-for"), self.config.trusted_proxies)
+
+    async def end_login(self, session: Session, cluster: str) -> None:
+        login = self.sessions.end_login(session, cluster)
+        await self.close([] if login is None else [login])
+
     def cluster_of(self, name: str) -> ClusterConfig:
         found = self.config.clusters.get(name)
         if found is None:
@@ -116,6 +126,7 @@ class Console:
         return Asked(
             cluster=cluster,
             user=login.user,
+            claims=login.claims,
             client=login.client,
             threads=self._threads,
             state=self.state,
@@ -223,9 +234,16 @@ class Console:
     def cookie(self, purpose: str) -> str:
         return protection.cookie_name(purpose, self.is_secure)
 
-    def set_cookie(self, response: Response, purpose: str, value: str, max_age_s: int | None = None) -> None:
+    def set_cookie(
+        self,
+        response: Response,
+        purpose: str,
+        value: str,
+        max_age_s: int | None = None,
+        same_site: Literal["strict", "lax"] = "strict",
+    ) -> None:
         response.set_cookie(
-            self.cookie(purpose), value, max_age_s, path="/", secure=self.is_secure, httponly=True, samesite="strict"
+            self.cookie(purpose), value, max_age_s, path="/", secure=self.is_secure, httponly=True, samesite=same_site
         )
 
     def delete_cookie(self, response: Response, purpose: str) -> None:

@@ -32,14 +32,17 @@ class Endpoints:
     # --- pages ---------------------------------------------------------------------------------------------------
 
     async def page(self, page: Page, is_api: bool, request: Request) -> Response:
-        found = self._who(request, is_api)
+        found = await self._who(request, is_api)
         if isinstance(found, Response):
             return found
         cluster, session, login = found
         if is_api:
             view = await page.load(self._console.asked(request, cluster, login))
-            return self._console.json(view, view.status)
-        return await self._shown(page, request, cluster, session, login)
+            response = self._console.json(view, view.status)
+        else:
+            response = await self._shown(page, request, cluster, session, login)
+        # The client may have noticed it meanwhile: then this is said, and not what each panel lacks.
+        return await self._to_login(request, cluster, session, login, is_api) if login.client.ended else response
 
     async def _shown(
         self,
@@ -59,17 +62,32 @@ class Endpoints:
         values["problem"] = problem.problem
         return self._console.html(request, page.template, values, problem.status, session)
 
-    def _who(self, request: Request, is_api: bool) -> tuple[ClusterConfig, Session | None, Login] | Response:
+    async def _who(self, request: Request, is_api: bool) -> tuple[ClusterConfig, Session | None, Login] | Response:
         """Return the cluster of the address and who asks; or the way to the login. Raises HTTPException."""
         console = self._console
         cluster, session = console.cluster_of(request.path_params["cluster"]), console.session_of(request)
         login = console.login_of(session, cluster)
-        if login is not None:
+        if login is not None and not login.client.ended:
             return cluster, session, login
+        return await self._to_login(request, cluster, session, login, is_api)
+
+    async def _to_login(
+        self, request: Request, cluster: ClusterConfig, session: Session | None, login: Login | None, is_api: bool
+    ) -> Response:
+        """Return the way to the login, which leads back here; a login that has ended is gone. Raises HTTPException."""
+        said = "" if login is None else login.client.ended
+        if session is not None and said:
+            log.info("login ended", cluster=cluster.name, user="" if login is None else login.user, reason=said)
+            await self._console.end_login(session, cluster.name)
         if is_api:
-            raise HTTPException(401, f"log in to {cluster.name} first, at /login?cluster={cluster.name}")
+            raise HTTPException(401, said or f"log in to {cluster.name} first, at /login?cluster={cluster.name}")
         where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
+        response = RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
+        if request.method == "POST":
+            said = f"{said or 'You are not logged in any more.'} Nothing was changed: the login leads back to the form."
+        if said:
+            self._console.say(response, said)
+        return response
 
     async def login_over(self, request: Request, error: Exception) -> Response:
         """Answer a request whose user the cluster does not let in any more: with the way to the login."""
@@ -96,7 +114,7 @@ class Endpoints:
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def change(self, change: Change, is_api: bool, request: Request) -> Response:
-        found = self._who(request, is_api)
+        found = await self._who(request, is_api)
         if isinstance(found, Response):
             return found
         cluster, session, login = found
@@ -131,7 +149,7 @@ class Endpoints:
 
     async def stream(self, stream: Stream, request: Request) -> Response:
         # A script that reads events cannot follow the way to the login.
-        found = self._who(request, is_api=True)
+        found = await self._who(request, is_api=True)
         assert not isinstance(found, Response)
         cluster, session, login = found
         console = self._console
@@ -139,7 +157,7 @@ class Endpoints:
         asked = console.asked(request, cluster, login)
 
         def is_open() -> bool:
-            return session is None or console.sessions.is_open(session_id, now_ms())
+            return session is None or (console.sessions.is_open(session_id, now_ms()) and not login.client.ended)
 
         async def body() -> AsyncIterator[bytes]:
             with console.streams.one_more(session_id):

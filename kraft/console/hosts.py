@@ -18,7 +18,7 @@ class OnlyKnownHosts:
     def __init__(self, app: ASGIApp, config: ConsoleConfig) -> None:
         self._app = app
         self._allowed = config.allowed_hosts
-        self._headers = {**protection.HEADERS, **(protection.OVER_TLS if config.tls is not None else {})}
+        self._headers = {**protection.HEADERS, **(protection.OVER_TLS if config.is_secure else {})}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

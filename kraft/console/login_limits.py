@@ -21,8 +21,13 @@ class LoginLimits:
         self._attempts: OrderedDict[tuple[str, ...], deque[int]] = OrderedDict()
 
     def wait_ms(self, address: str, cluster: str, user: str, now_ms: int) -> int:
-        """Return how long to wait before the next attempt; 0: it may be made now, and counts."""
-        limits = {("address", address): OF_ADDRESS_MAX, ("user", cluster, user): OF_USER_MAX}
+        """Return how long to wait before the next attempt; 0: it may be made now, and counts.
+
+        The user is empty where somebody else asks for the password.
+        """
+        limits: dict[tuple[str, ...], int] = {("address", address): OF_ADDRESS_MAX}
+        if user:
+            limits["user", cluster, user] = OF_USER_MAX
         waits = [self._wait_ms(key, most, now_ms) for key, most in limits.items()]
         if longest := max(waits):
             return longest

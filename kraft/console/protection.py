@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
+
+from kraft.model.addresses import counted_address
 
 FORM_BYTES_MAX: Final = 16 * 1024
 
@@ -45,6 +48,32 @@ def is_same_origin(origin: str | None, fetch_site: str | None, own: Collection[s
     if fetch_site is not None and fetch_site not in ("same-origin", "none"):
         return False
     return origin is None or origin.lower() in own
+
+
+def client_address(peer: str, forwarded: Sequence[str], trusted: Collection[IPv4Network | IPv6Network]) -> str:
+    """Return the address of who asks: of the connection, or what proxies that are trusted say of theirs.
+
+    Each proxy adds an address at the end of X-Forwarded-For; what stands before the last one that is trusted, anybody
+    can write. Networks of IPv6 count as one address.
+    """
+    address = peer
+    for each in reversed([each.strip() for line in forwarded for each in line.split(",")]):
+        if not _is_in(address, trusted) or not _is_address(each):
+            break
+        address = each
+    return counted_address(address)
+
+
+def _is_in(address: str, networks: Collection[IPv4Network | IPv6Network]) -> bool:
+    return _is_address(address) and any(ip_address(address) in each for each in networks)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def form_token(key: bytes, nonce: str) -> str:

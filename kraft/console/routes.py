@@ -341,6 +341,10 @@ ACTIONS: Final = (
     Action(name="login_form", path="/login", method="GET", access=Access.ANYBODY),
     Action(name="log_in", path="/login", method="POST", access=Access.ANYBODY, changes=True),
     Action(name="log_in_by_api", path="/api/login", method="POST", access=Access.ANYBODY, changes=True),
+    Action(name="oidc_begin", path="/login/oidc/{cluster}", method="GET", access=Access.ANYBODY),
+    Action(name="oidc_end", path="/login/oidc/{cluster}/callback", method="GET", access=Access.ANYBODY),
+    Action(name="own_sessions", path="/sessions", method="GET", access=Access.SESSION),
+    Action(name="end_session", path="/sessions/end", method="POST", access=Access.SESSION, changes=True),
     Action(name="log_out", path="/logout", method="POST", access=Access.SESSION, changes=True),
     Action(name="static", path="/static/{file:path}", method="GET", access=Access.ANYBODY),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
@@ -19,17 +19,39 @@ class Login(Struct, frozen=True, kw_only=True):
 
     user: str
     client: UserClient
+    claims: Mapping[str, Any] = {}
+    """What the ID token of a login at an OpenID provider said, at most 32 KiB of JSON; nothing for a password."""
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """Where a login came from, as its user is shown."""
+
+    address: str = "?"
+    agent: str = ""
+    """What the browser calls itself, cut."""
+
+    at_s: int = 0
+    """In s since 1970."""
 
 
 class Session(Struct, kw_only=True):
     session_id: str
+    handle: str
+    """Names the session for its user, and opens nothing."""
+
     csrf_token: str
     """What each form of this session carries; another page cannot know it."""
 
     begun_ms: int
     used_ms: int
+    seen: Seen = Seen()
+    """The last login."""
+
     logins: dict[str, Login] = field(default_factory=dict)
     """By the name of the cluster."""
+
+
+UNSEEN: Final = Seen()
 
 
 class TooManySessions(Exception):
@@ -56,12 +78,45 @@ class Sessions:
         session.used_ms = now_ms
         return session
 
+    def by_handle(self, handle: str, now_ms: int) -> Session | None:
+        """Return the session of this handle, if it has not ended."""
+        found = (each for each in self._by_id.values() if each.handle == handle)
+        return next((each for each in found if not self._has_ended(each, now_ms)), None)
+
+    def end_login(self, session: Session, cluster: str) -> Login | None:
+        """Take a login out of the session, which ends with its last one; return it for its client to be closed."""
+        login = session.logins.pop(cluster, None)
+        if not session.logins:
+            self._by_id.pop(session.session_id, None)
+        return login
+
+    def shared_logins(self, session: Session, other: Session) -> list[str]:
+        """Return the clusters at which both are logged in as the same user."""
+        return [
+            cluster
+            for cluster, login in session.logins.items()
+            if cluster in other.logins and other.logins[cluster].user == login.user
+        ]
+
+    def of_same_users(self, session: Session, now_ms: int) -> list[Session]:
+        """Return this session and others that have a login of the same user at the same cluster."""
+        return [
+            each
+            for each in self._by_id.values()
+            if self.shared_logins(session, each) and not self._has_ended(each, now_ms)
+        ]
+
+    def all_logins(self) -> list[Login]:
+        return [login for each in self._by_id.values() for login in each.logins.values()]
+
     def is_open(self, session_id: str, now_ms: int) -> bool:
         """Return whether the session has not ended. It is not used by this."""
         session = self._by_id.get(session_id)
         return session is not None and not self._has_ended(session, now_ms)
 
-    def log_in(self, before: Session | None, cluster: str, login: Login, now_ms: int) -> tuple[Session, Login | None]:
+    def log_in(
+        self, before: Session | None, cluster: str, login: Login, now_ms: int, seen: Seen = UNSEEN
+    ) -> tuple[Session, Login | None]:
         """Return the session with this login, and the login that it replaces. Raises TooManySessions.
 
         It has a new id and token, so that whoever knew those of before, or planted them, is not logged in. How long it
@@ -71,9 +126,11 @@ class Sessions:
             raise TooManySessions
         session = Session(
             session_id=self._new_secret(),
+            handle=self._new_secret(),
             csrf_token=self._new_secret(),
             begun_ms=now_ms if before is None else before.begun_ms,
             used_ms=now_ms,
+            seen=seen,
             logins={} if before is None else dict(before.logins),
         )
         if before is not None:

@@ -78,6 +78,8 @@ def console(directory: Path, settings: Mapping[str, str]) -> Iterator[int]:
     with ReservedPorts(1) as ports:
         port = next(iter(ports))
         file = directory / "console.properties"
+        # It may have a secret.
+        file.touch(0o600)
         file.write_bytes(serialize({"listeners": f"HTTP://localhost:{port}", **settings}))
         command = [sys.executable, "-m", "kraft", "console", "-c", str(file)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

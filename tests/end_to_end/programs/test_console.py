@@ -75,6 +75,11 @@ EXPECTED: Final = {
     # Without the token of a form: nothing is done.
     "POST /clusters/{cluster}/topics/{topic}/produce": (303, 403, 403, 403),
     "POST /login": (403, 403, 403, 403),
+    # Users of this cluster log in with passwords.
+    "GET /login/oidc/{cluster}": (404, 404, 404, 404),
+    "GET /login/oidc/{cluster}/callback": (404, 404, 404, 404),
+    "GET /sessions": (303, 200, 200, 200),
+    "POST /sessions/end": (303, 403, 403, 403),
     "POST /logout": (303, 403, 403, 403),
     "GET /static/{file:path}": (200, 200, 200, 200),
 }

@@ -64,7 +64,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
     assert len(found) == len(begins)
     assert all(each.startswith(begin) for each, begin in zip(found, begins, strict=True))
-    assert "secret" not in " ".join(found)
+    assert "hidden" not in " ".join(found)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,80 @@ def test_an_open_cluster_is_not_shown_to_other_machines() -> None:
 def test_names_behind_a_proxy_are_allowed_by_the_file() -> None:
     config: ConsoleConfig = console_config({**CLOSED, "allowed.hosts": "Console.example"})
     assert {"console.example", "console.example:8080"} <= config.allowed_hosts
+
+
+TOKENS = CLOSED | {
+    "cluster.prod.sasl.mechanism": "OAUTHBEARER",
+    "cluster.prod.oidc.issuer": "https://idp.example",
+    "cluster.prod.oidc.client.id": "console",
+}
+
+
+def test_with_oidc_a_function_gives_the_token() -> None:
+    cluster = console_config(TOKENS).clusters["prod"]
+    assert cluster.oidc is not None
+    assert cluster.needs_login
+
+    def token() -> str:
+        return "token"
+
+    settings = cluster.settings("alice", token)
+    assert settings["sasl.oauth.token.provider"] is token
+    assert not any(key in settings for key in ("sasl.username", "sasl.password", "oidc.issuer"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cluster.prod.sasl.mechanism": "SCRAM-SHA-512"}, "sasl.mechanism=OAUTHBEARER: set both"),
+        ({"cluster.prod.security.protocol": "SSL"}, "sasl.mechanism=OAUTHBEARER: set both"),
+        ({"cluster.prod.oidc.client.id": ""}, "cluster.prod.oidc.client.id is missing"),
+        ({"cluster.prod.oidc.issuer": "http://idp.example"}, "is no URL of a provider"),
+        ({"cluster.prod.oidc.colour": "red"}, "cluster.prod.oidc.colour is not known"),
+    ],
+)
+def test_keys_of_oidc_that_do_not_fit_are_told(changed: dict[str, str], said: str) -> None:
+    (found,) = problems(TOKENS | changed)
+    assert said in found
+
+
+def test_tokens_need_a_provider() -> None:
+    (found,) = problems(CLOSED | {"cluster.prod.sasl.mechanism": "OAUTHBEARER"})
+    assert found == (
+        "cluster.prod.sasl.mechanism=OAUTHBEARER needs cluster.prod.oidc.issuer and cluster.prod.oidc.client.id"
+    )
+
+
+def test_behind_a_proxy_browsers_show_its_address() -> None:
+    given = CLOSED | {
+        "advertised.listeners": "HTTPS://Console.Example:443/",
+        "trusted.proxies": "127.0.0.1, 10.0.0.0/8",
+    }
+    config = console_config(given)
+    assert (config.origin, config.public_origin) == ("http://localhost:8080", "https://console.example")
+    assert config.is_secure
+    assert "console.example" in config.allowed_hosts
+    assert "https://console.example" in config.origins
+    assert "http://console.example" not in config.origins
+    assert "http://localhost:8080" in config.origins
+    assert [str(each) for each in config.trusted_proxies] == ["127.0.0.1/32", "10.0.0.0/8"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"advertised.listeners": "console.example"}, "advertised.listeners=console.example is not HTTPS://HOST"),
+        ({"advertised.listeners": "HTTP://console.example"}, "would send passwords in the clear"),
+        ({"advertised.listeners": "HTTPS://console.example/below"}, "is not HTTPS://HOST"),
+        ({"advertised.listeners": "HTTPS://console.example:x"}, "is not HTTPS://HOST"),
+        ({"trusted.proxies": "proxy.example"}, "trusted.proxies=proxy.example is no address"),
+    ],
+)
+def test_what_is_wrong_with_a_proxy_is_told(changed: dict[str, str], said: str) -> None:
+    (found,) = problems(CLOSED | changed)
+    assert said in found
+
+
+def test_a_cluster_without_logins_is_not_shown_through_a_proxy() -> None:
+    (found,) = problems(OPEN | {"advertised.listeners": "HTTPS://console.example"})
+    assert "nobody has to log in there, and others than this machine reach the console" in found

@@ -34,3 +34,10 @@ def test_only_so_much_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         limits.wait_ms(f"10.0.0.{number}", "prod", f"user-{number}", 0)
     assert len(limits._attempts) == 4
+
+
+def test_where_somebody_else_asks_for_the_password_only_the_address_counts() -> None:
+    limits = LoginLimits()
+    waits = [limits.wait_ms("10.0.0.1", "prod", "", 0) for _ in range(OF_ADDRESS_MAX + 1)]
+    assert waits == [0] * OF_ADDRESS_MAX + [WITHIN_MS]
+    assert limits.wait_ms("10.0.0.2", "prod", "", 0) == 0

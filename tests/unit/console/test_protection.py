@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
-from kraft.console.protection import HEADERS, cookie_name, form_token, is_known_host, is_same_origin, safe_next
+from kraft.console.protection import (
+    HEADERS,
+    client_address,
+    cookie_name,
+    form_token,
+    is_known_host,
+    is_same_origin,
+    safe_next,
+)
 
 OWN = frozenset({"http://localhost:8080"})
 
@@ -61,3 +71,22 @@ def test_tokens_of_forms_and_names_of_cookies() -> None:
     assert form_token(b"key", "a") != form_token(b"other", "a")
     assert cookie_name("session", is_secure=True) == "__Host-kraft-session"
     assert cookie_name("session", is_secure=False) == "kraft-session"
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["203.0.113.7"], "203.0.113.7"),
+        # What stands before was written by whoever asks.
+        ("10.0.0.1", ["6.6.6.6, 203.0.113.7"], "203.0.113.7"),
+        ("10.0.0.1", ["6.6.6.6", "203.0.113.7, 10.0.0.2"], "203.0.113.7"),
+        ("203.0.113.9", ["6.6.6.6"], "203.0.113.9"),
+        ("10.0.0.1", ["unknown"], "10.0.0.1"),
+        ("10.0.0.1", ["6.6.6.6, <script>"], "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", [], "2001:db8:1:2::/64"),
+        ("?", ["6.6.6.6"], "?"),
+    ],
+)
+def test_only_proxies_that_are_trusted_say_where_somebody_is(peer: str, forwarded: list[str], address: str) -> None:
+    assert client_address(peer, forwarded, [ip_network("10.0.0.0/24")]) == address

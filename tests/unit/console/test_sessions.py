@@ -76,3 +76,27 @@ def test_a_login_that_is_over_leaves_the_session_and_the_other_clusters(sessions
     assert sessions.log_out_of(session, "prod", ALICE.client) == []
     assert session.logins == {"test": BOB}
     assert sessions.find(session.session_id, 1) is session
+
+
+def test_sessions_of_the_same_user_at_the_same_cluster_are_known_to_each_other(sessions: Sessions) -> None:
+    mine, _ = sessions.log_in(None, "prod", ALICE, 0)
+    mine, _ = sessions.log_in(mine, "test", BOB, 0)
+    other, _ = sessions.log_in(None, "prod", ALICE, 60)
+    sessions.log_in(None, "prod", BOB, 60)
+    sessions.log_in(None, "test", ALICE, 60)
+    assert sessions.of_same_users(mine, 90) == [mine, other]
+    assert sessions.shared_logins(mine, other) == ["prod"]
+    assert sessions.of_same_users(other, 110) == [other]
+
+
+def test_a_session_ends_with_its_last_login(sessions: Sessions) -> None:
+    first, _ = sessions.log_in(None, "prod", ALICE, 0)
+    session, _ = sessions.log_in(first, "test", BOB, 0)
+    assert sessions.by_handle(session.handle, 50) is session
+    assert sessions.by_handle(first.handle, 50) is None
+    assert sessions.end_login(session, "prod") is ALICE
+    assert sessions.end_login(session, "prod") is None
+    assert sessions.is_open(session.session_id, 50)
+    assert sessions.end_login(session, "test") is BOB
+    assert not sessions.is_open(session.session_id, 50)
+    assert sessions.by_handle(session.handle, 50) is None

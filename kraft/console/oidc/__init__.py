@@ -1,0 +1,1 @@
+"""Logins at an OpenID provider, whose access token goes on to the brokers (ADR 64)."""
