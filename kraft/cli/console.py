@@ -33,7 +33,9 @@ def console(
     # Imported late, because they are there only with the extra.
     from kraft.console.config import InvalidConsoleFile, console_config
     from kraft.console.running import run
-    from kraft.server.process import lifeline
+    from kraft.server.config.components import LoggingSettings
+    from kraft.server.process import lifeline, logging_setup
+    from kraft.server.process.file_limit import raise_file_limit
 
     # `kraft dev` is one.
     lifeline.follow_launcher()
@@ -43,6 +45,10 @@ def console(
         for each in error.problems:
             say(f"kraft: {config}: {each}")
         raise typer.Exit(1) from None
+    # Each login has connections to brokers, and each browser to the console.
+    raise_file_limit()
+    # As a node logs: a traceback shows no values, which may be passwords.
+    logging_setup.configure(LoggingSettings())
     run(checked, say)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from kraft.console import clients, protection, rendering
@@ -34,6 +34,9 @@ THREADS_MAX: Final = 64
 
 SWEEP_S: Final = 15.0
 """How often sessions whose time is over are ended, and their connections closed."""
+
+BODY_S_MAX: Final = 30.0
+"""Longest wait for the body of a request."""
 
 SAID_S: Final = 60
 """How long what was done waits for the next page that says it."""
@@ -122,7 +125,10 @@ class Console:
         return found
 
     def asked(self, request: Request, cluster: ClusterConfig, login: Login, form: Form | None = None) -> Asked:
-        query = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        try:
+            query = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError:
+            raise HTTPException(400, f"the address has more than {FIELDS_MAX} fields") from None
         return Asked(
             cluster=cluster,
             user=login.user,
@@ -181,10 +187,17 @@ class Console:
         if not protection.is_same_origin(headers.get("origin"), headers.get("sec-fetch-site"), self._origins):
             raise HTTPException(403, "this form was not sent from a page of the console")
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > bytes_max:
-                raise HTTPException(413, f"the form is larger than {bytes_max} bytes")
+        try:
+            async with asyncio.timeout(BODY_S_MAX):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > bytes_max:
+                        raise HTTPException(413, f"the form is larger than {bytes_max} bytes")
+        except TimeoutError:
+            raise HTTPException(408, f"the form had not arrived after {BODY_S_MAX:g} s") from None
+        except ClientDisconnect:
+            # Nobody reads this; but it is no error of the console either.
+            raise HTTPException(400, "the connection ended before the form had arrived") from None
         return bytes(body)
 
     # --- answers -------------------------------------------------------------------------------------------------

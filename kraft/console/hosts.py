@@ -14,6 +14,9 @@ from kraft.console.config import ConsoleConfig
 _WRONG_HOST: Final = "The console does not serve this host name: its file may allow it, with allowed.hosts.\n"
 
 
+_TWO_LENGTHS: Final = "A request has either Content-Length or Transfer-Encoding.\n"
+
+
 class OnlyKnownHosts:
     def __init__(self, app: ASGIApp, config: ConsoleConfig) -> None:
         self._app = app
@@ -32,7 +35,12 @@ class OnlyKnownHosts:
                     headers.setdefault(name, value)
             await send(message)
 
-        if protection.is_known_host(Headers(scope=scope).get("host"), self._allowed):
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may go by the one and we by the other: what follows could be somebody else's request (RFC 9112).
+            refused = PlainTextResponse(_TWO_LENGTHS, 400, {"Connection": "close"})
+            await refused(scope, receive, send_protected)
+        elif protection.is_known_host(headers.get("host"), self._allowed):
             await self._app(scope, receive, send_protected)
         else:
             await PlainTextResponse(_WRONG_HOST, 421)(scope, receive, send_protected)

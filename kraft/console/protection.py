@@ -58,13 +58,14 @@ def client_address(peer: str, forwarded: Sequence[str], trusted: Collection[IPv4
     """
     address = peer
     for each in reversed([each.strip() for line in forwarded for each in line.split(",")]):
-        if not _is_in(address, trusted) or not _is_address(each):
+        if not is_in_networks(address, trusted) or not _is_address(each):
             break
         address = each
     return counted_address(address)
 
 
-def _is_in(address: str, networks: Collection[IPv4Network | IPv6Network]) -> bool:
+def is_in_networks(address: str, networks: Collection[IPv4Network | IPv6Network]) -> bool:
+    """Return whether this is an address, and in one of the networks."""
     return _is_address(address) and any(ip_address(address) in each for each in networks)
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import uvicorn
 
 from kraft.console.app import application
 from kraft.console.config import ConsoleConfig
+from kraft.console.connections import HEAD_S_MAX, BoundedConnection, Places
 from kraft.console.console import Console
 from kraft.model.errors import KraftError
 from kraft.tls.contexts import server_context
 from kraft.tls.store_files import StoreError
-
-CONNECTIONS_MAX: Final = 500
-"""Connections at the same time; further ones are answered with 503."""
 
 STOP_S: Final = 5
 """Longest wait for requests that are being answered, when the console is stopped."""
@@ -34,7 +34,7 @@ def run(config: ConsoleConfig, say: Callable[[str], None]) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             application(Console(config)),
-            http="h11",
+            http=cast(Any, partial(BoundedConnection, places=Places(config.trusted_proxies))),
             ws="none",
             loop="asyncio",
             log_config=None,
@@ -42,12 +42,13 @@ def run(config: ConsoleConfig, say: Callable[[str], None]) -> None:
             server_header=False,
             # The address of who logs in is counted, and a header can say any.
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=15,
+            timeout_keep_alive=int(HEAD_S_MAX),
             timeout_graceful_shutdown=STOP_S,
             ssl_context_factory=None if context is None else lambda *_: context,
         )
     )
+    # Lines for each request that a stranger cuts off, and a second traceback for what the console has logged.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     say(f"Console at {config.origin}/ (Ctrl-C ends it)")
     try:
         server.run(sockets=[listening])

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.config.properties import serialize
+from tests.support.waiting import until
 
 _DEADLINE_S: Final = 30.0
 
@@ -82,11 +83,11 @@ def console(directory: Path, settings: Mapping[str, str]) -> Iterator[int]:
         file.touch(0o600)
         file.write_bytes(serialize({"listeners": f"HTTP://localhost:{port}", **settings}))
         command = [sys.executable, "-m", "kraft", "console", "-c", str(file)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        log = directory / "console.log"
+        with log.open("wb") as said, subprocess.Popen(command, stderr=said) as process:
             try:
-                assert process.stderr is not None
-                line = process.stderr.readline()
-                assert line.startswith(f"Console at http://localhost:{port}/"), line
+                until(lambda: b"\n" in log.read_bytes(), "the console says where it serves", _DEADLINE_S)
+                assert log.read_text().startswith(f"Console at http://localhost:{port}/"), log.read_text()
                 yield port
             finally:
                 process.terminate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -9,11 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from kraft.client import Admin
+from kraft.console.connections import OF_ADDRESS_MAX
 from kraft.console.oidc.begun import challenge
 from kraft.console.oidc.provider import Away, Provider, Refused, Tokens
 from kraft.console.oidc.settings import OidcSettings
@@ -42,6 +46,8 @@ class Place:
     servers: str
     """Of the listener that asks for no login."""
 
+    log: Path
+
     def browser(self) -> Browser:
         return Browser(self.port)
 
@@ -65,8 +71,9 @@ def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 admin.create_topic("hidden", 1, 1)
                 operations = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
                 admin.create_acls([entry(TOPIC, each, principal=f"User:{USER}") for each in operations])
-            with console(tmp_path_factory.mktemp("console"), _file(provider, cluster.kafka_bootstrap_servers)) as port:
-                yield Place(provider, port, cluster.bootstrap_servers)
+            directory = tmp_path_factory.mktemp("console")
+            with console(directory, _file(provider, cluster.kafka_bootstrap_servers)) as port:
+                yield Place(provider, port, cluster.bootstrap_servers, directory / "console.log")
 
 
 def _file(provider: OpenIdProvider, servers: str) -> dict[str, str]:
@@ -317,3 +324,46 @@ def forms(place: Place) -> tuple[Browser, Browser]:
 def topics(place: Place) -> list[str]:
     with Admin(place.servers) as admin:
         return sorted(admin.list_topics())
+
+
+# --- strangers ---------------------------------------------------------------------------------------------------
+
+
+def raw(place: Place, sent: bytes) -> socket.socket:
+    """Return a connection of an address that nobody trusts, with these bytes sent."""
+    found = socket.create_connection(("127.0.0.1", place.port), timeout=30, source_address=("127.0.0.2", 0))
+    found.sendall(sent)
+    return found
+
+
+def answered(connection: socket.socket) -> bytes:
+    with closing(connection), contextlib.suppress(ConnectionResetError):
+        return b"".join(iter(partial(connection.recv, 65_536), b""))
+    return b""
+
+
+def test_connections_that_wait_lock_nobody_out(place: Place) -> None:
+    half = f"GET / HTTP/1.1\r\nHost: localhost:{place.port}\r\nX-Half:".encode()
+    with contextlib.ExitStack() as kept:
+        waiting = [kept.enter_context(raw(place, half if number % 2 else b"")) for number in range(OF_ADDRESS_MAX + 50)]
+        assert all(place.browser().get("/login?cluster=prod").status == 200 for _ in range(3))
+        complete = half + b" no\r\nConnection: close\r\n\r\n"
+        assert answered(raw(place, complete)).startswith(b"HTTP/1.1 200 OK")
+        # Who came first made room for who came last.
+        waiting[0].settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert waiting[0].recv(1) == b""
+
+
+def test_requests_that_are_cut_off_too_long_or_ambiguous_are_refused_and_not_logged(place: Place) -> None:
+    host = f"Host: localhost:{place.port}\r\n".encode()
+    form = b"POST /login HTTP/1.1\r\n" + host + b"Content-Type: application/x-www-form-urlencoded\r\n"
+    before = len(place.log.read_bytes())
+    for _ in range(20):
+        raw(place, form + b"Content-Length: 1000\r\n\r\ntoken=").close()
+    smuggled = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n" + host + b"\r\n"
+    for sent in (form + smuggled, b"GET / HTTP/1.1\r\n" + host + b"X-Long: " + b"x" * 100_000):
+        answer = answered(raw(place, sent))
+        assert (answer[:13], answer.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400 ", 1)
+    assert place.browser().get("/").status == 200
+    assert place.log.read_bytes()[before:] == b""
