@@ -62,17 +62,25 @@ class Endpoints:
         values["problem"] = problem.problem
         return self._console.html(request, page.template, values, problem.status, session)
 
-    async def _who(self, request: Request, is_api: bool) -> tuple[ClusterConfig, Session | None, Login] | Response:
+    async def _who(
+        self, request: Request, is_api: bool, has_page: bool = True
+    ) -> tuple[ClusterConfig, Session | None, Login] | Response:
         """Return the cluster of the address and who asks; or the way to the login. Raises HTTPException."""
         console = self._console
         cluster, session = console.cluster_of(request.path_params["cluster"]), console.session_of(request)
         login = console.login_of(session, cluster)
         if login is not None and not login.client.ended:
             return cluster, session, login
-        return await self._to_login(request, cluster, session, login, is_api)
+        return await self._to_login(request, cluster, session, login, is_api, has_page)
 
     async def _to_login(
-        self, request: Request, cluster: ClusterConfig, session: Session | None, login: Login | None, is_api: bool
+        self,
+        request: Request,
+        cluster: ClusterConfig,
+        session: Session | None,
+        login: Login | None,
+        is_api: bool,
+        has_page: bool = True,
     ) -> Response:
         """Return the way to the login, which leads back here; a login that has ended is gone. Raises HTTPException."""
         said = "" if login is None else login.client.ended
@@ -81,10 +89,12 @@ class Endpoints:
             await self._console.end_login(session, cluster.name)
         if is_api:
             raise HTTPException(401, said or f"log in to {cluster.name} first, at /login?cluster={cluster.name}")
-        where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        query = f"?{request.url.query}" if request.url.query else ""
+        # Not every form has a page of its own.
+        where = request.url.path + query if has_page else f"/clusters/{cluster.name}"
         response = RedirectResponse(f"/login?{urlencode({'cluster': cluster.name, 'next': where})}", 303)
         if request.method == "POST":
-            said = f"{said or 'You are not logged in any more.'} Nothing was changed: the login leads back to the form."
+            said = f"{said or 'You are not logged in any more.'} Nothing was changed: log in, and repeat it."
         if said:
             self._console.say(response, said)
         return response
@@ -98,8 +108,8 @@ class Endpoints:
             await console.close(console.sessions.log_out_of(session, cluster.name, error.client))
         user = error.client.user
         log.info("login over", cluster=cluster.name, user=user)
-        said = f"{cluster.name} does not let {user} in any more: the password or the user has changed. Log in again."
-        said = f"{error.done} Log in again." if error.done else said
+        changed = f"{cluster.name} does not let {user} in any more: the password or the user has changed. Log in again."
+        said = f"{error.done} Log in again." if error.done else error.client.ended or changed
         if request.url.path.startswith("/api/"):
             if error.done:
                 return console.json({"done": error.done, "value": None})
@@ -114,7 +124,7 @@ class Endpoints:
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def change(self, change: Change, is_api: bool, request: Request) -> Response:
-        found = await self._who(request, is_api)
+        found = await self._who(request, is_api, change.path in self._pages)
         if isinstance(found, Response):
             return found
         cluster, session, login = found
