@@ -23,10 +23,10 @@ from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.report import Cell, Output, Report, print_report, say
 from benchmarks.servers import resident_mib
 from kraft.client import Admin, NewTopic, Producer, TopicPartition
-from kraft.console.rendering import segment
-from kraft.console.routes import PAGES
+from kraft.console.routes import PAGES, Page
 from kraft.server.process.file_limit import raise_file_limit
 from kraft.testing import Cluster
+from tests.support.console_addresses import address_of
 from tests.support.console_browser import Browser, console
 from tests.support.waiting import until
 
@@ -42,7 +42,7 @@ LIMIT_MS: Final = 300
 
 LIMIT_MIB: Final = 150
 
-QUERIES: Final = {"/clusters/{cluster}/topics": ("", "sort=under-replicated", "q=0099", "page=5")}
+QUERIES: Final = {"/clusters/{cluster}/topics": ("sort=under-replicated", "q=0099", "page=5")}
 """Further questions to a page that are measured, for those whose work they change."""
 
 
@@ -83,13 +83,12 @@ def _topic(number: int) -> str:
     return f"topic-{number:04}"
 
 
-def _addresses(pattern: str) -> Iterator[str]:
-    """Return the addresses below the console that are measured for a page."""
-    names = {"{cluster}": "measured", "{topic}": _topic(0), "{broker}": "1", "{partition}": "0"}
-    for name, text in {**names, "{group:path}": "group-0000", "{group}": "group-0000"}.items():
-        pattern = pattern.replace(name, segment(text))
-    for query in QUERIES.get(pattern.replace("/measured", "/{cluster}"), ("",)):
-        yield f"{pattern}?{query}" if query else pattern
+def _addresses(page: Page) -> Iterator[str]:
+    """Return the addresses that are measured for a page."""
+    plain = address_of(page, cluster="measured", topic=_topic(0), group="group-0000")
+    yield plain
+    for query in QUERIES.get(page.path, ()):
+        yield f"{plain}?{query}"
 
 
 @contextmanager
@@ -111,7 +110,7 @@ def _rows(browser: Browser, pid: int, node_pid: int, protocol: str, rounds: int)
     browser.get("/")
     before_mib = resident_mib(pid)
     for page in PAGES:
-        for address in _addresses(page.path):
+        for address in _addresses(page):
             for prefix in ("", "/api"):
                 began_s = [process_cpu_s(each) for each in (pid, node_pid)]
                 row = _row(browser, prefix + address, protocol, rounds)
@@ -126,18 +125,19 @@ def _rows(browser: Browser, pid: int, node_pid: int, protocol: str, rounds: int)
 
 def _row(browser: Browser, address: str, protocol: str, rounds: int) -> dict[str, Cell]:
     took_ms, size_bytes, status = [], 0, 0
-    browser.get(address)
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         began_s = time.perf_counter()
         answer = browser.get(address)
         took_ms.append((time.perf_counter() - began_s) * 1_000)
         size_bytes, status = len(answer.text), answer.status
+    first_ms, *took_ms = took_ms
     took_ms.sort()
     return {
         "protocol": protocol,
         "page": address.replace("/clusters/measured", "") or "/",
         "status": status,
         "KiB": size_bytes / 1024,
+        "first ms": first_ms,
         "p50 ms": median(took_ms),
         "p95 ms": took_ms[min(rounds - 1, rounds * 95 // 100)],
         "longest ms": took_ms[-1],
@@ -171,7 +171,8 @@ def _notes(rows: Sequence[dict[str, Cell]]) -> list[str]:
     over = [f"{each['protocol']} {each['page']}" for each in rows if float(each["p95 ms"] or 0) >= LIMIT_MS]
     most_mib = max(float(each["MiB"] or 0) for each in rows)
     return [
-        "From the request to the last byte of its answer, on a connection of its own; the first one is not counted.",
+        "From the request to the last byte of its answer, on a connection of its own. The first one is apart: it fills",
+        "what the console keeps for a few seconds.",
         "CPU: of the console, and of the node, for a request. MiB: resident memory of the console.",
         (
             f"Limits: {LIMIT_MS} ms at the 95th percentile, {LIMIT_MIB} MiB."

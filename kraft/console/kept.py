@@ -23,8 +23,9 @@ class _Answer:
 class Kept:
     """Answers by key, which has the cluster and the user: another user may not see them."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], most: int = KEPT_MAX) -> None:
         self._now_ms = now_ms
+        self._most = most
         self._lock = Lock()
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
 
@@ -33,7 +34,7 @@ class Kept:
         with self._lock:
             answer = self._answers.setdefault(key, _Answer())
             self._answers.move_to_end(key)
-            while len(self._answers) > KEPT_MAX:
+            while len(self._answers) > self._most:
                 self._answers.popitem(last=False)
         with answer.asking:
             if self._now_ms() >= answer.until_ms:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from kraft.console.kept import Kept
 from kraft.console.moves_seen import MovesSeen
 from kraft.console.records.decoding.registry import Registries
 from kraft.console.sent_forms import SentForms
+
+FACTS_MAX: Final = 2
+"""Facts at the same time, each as one user sees one cluster: of 10,000 partitions, they take 10 MiB."""
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class State:
@@ -16,7 +24,9 @@ class State:
     def __init__(self) -> None:
         self.registries = Registries()
         """Schemas that were read: as many as `registry.SCHEMAS_MAX` of each cluster."""
-        self.kept = Kept(lambda: time.monotonic_ns() // 1_000_000)
+        self.kept = Kept(_now_ms)
+        self.facts = Kept(_now_ms, FACTS_MAX)
+        """Facts about clusters, from which several pages are made."""
 
         self.sent_forms = SentForms()
 

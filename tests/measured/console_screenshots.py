@@ -1,6 +1,7 @@
 """`python -m tests.measured.console_screenshots DIRECTORY`: every page of the console as a picture.
 
-The cluster has something to show. Each page is taken light and dark, wide and narrow, as a PNG of the whole page.
+The cluster has something to show. Each page is taken light and dark, wide and narrow, the whole of it, as PNG; with
+`webp` behind the directory, as that.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ LOOKS: Final = {
     "narrow-dark": (360, 740, True),
 }
 HEIGHT_MAX: Final = 4_000
+QUALITY: Final = 60
+"""Of WebP, in percent."""
+
+SETTINGS: Final = {"audit.log.topic.enable": "true", "offsets.topic.replication.factor": "3"}
 
 
 def main() -> None:
-    directory = Path(sys.argv[1])
+    directory, form = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "png"
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as open_now:
         temporary = Path(open_now.enter_context(tempfile.TemporaryDirectory(prefix="kraft-screenshots-")))
-        cluster = open_now.enter_context(cluster_of_users(temporary / "cluster", NODES, rights("orders")))
+        cluster = open_now.enter_context(cluster_of_users(temporary / "cluster", NODES, rights("orders"), **SETTINGS))
         _fill(cluster.bootstrap_servers, open_now)
         port = open_now.enter_context(console(temporary, console_settings(cluster)))
         browser = open_now.enter_context(chromium())
@@ -52,12 +57,14 @@ def main() -> None:
         until(lambda: "Brokers in service" in browser.page_source, "somebody is logged in")
         for name, path in _addresses():
             for look, (width, height, dark) in LOOKS.items():
-                _take(browser, base + path, directory / f"{name}-{look}.png", width, height, dark)
+                _take(browser, base + path, directory / f"{name}-{look}.{form}", width, height, dark)
 
 
 def _fill(servers: str, open_now: ExitStack) -> None:
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(topic=name, partitions=count) for name, count in TOPICS.items()])
+        admin.create_topics(
+            [NewTopic(topic=name, partitions=count, replication_factor=NODES) for name, count in TOPICS.items()]
+        )
         until(lambda: set(TOPICS) <= set(admin.list_topics()), "topics are listed")
     with Producer(servers, client_id="shop") as producer:
         for topic in TOPICS:
@@ -98,7 +105,8 @@ def _take(browser: Chrome, address: str, file: Path, width: int, height: int, da
     browser.get(address)
     whole = int(browser.execute_script("return document.documentElement.scrollHeight"))
     shown_as(browser, width, min(max(height, whole), HEIGHT_MAX), dark)
-    taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+    how = {"format": file.suffix[1:], "quality": QUALITY}
+    taken = browser.execute_cdp_cmd("Page.captureScreenshot", how)
     file.write_bytes(base64.b64decode(taken["data"]))
 
 

@@ -12,10 +12,22 @@ from kraft.console.routes import Page
 
 _IN_PATH: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
+_USUAL: Final[Mapping[str, str]] = {
+    "broker": "1",
+    # Of topics and of brokers.
+    "config": "compression.type",
+    "partition": "0",
+    "offset": "0",
+    "transactional_id": "transfer",
+    "file": "console.css",
+}
+"""Names that are there in each cluster of the tests, or that no test minds to miss."""
+
 
 def filled(pattern: str, **names: str) -> str:
-    """Return the address. Raises KeyError for a name that is not given."""
-    return _IN_PATH.sub(lambda found: segment(names[found[1]]), pattern)
+    """Return the address. Raises KeyError for a name that is not given, and not usual."""
+    given = {**_USUAL, **names}
+    return _IN_PATH.sub(lambda found: segment(given[found[1]]), pattern)
 
 
 _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {

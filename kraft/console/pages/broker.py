@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from kraft.client import ErrorCode, KraftError, Refusal, TopicPartition, TopicPartitionReplica
-from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
-from kraft.console.config import security_of
+from kraft.console.asking import CHANGE_CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
 from kraft.console.forms import Changed, Done, WrongInput
 from kraft.console.pages.brokers import Broker, Directory, broker_of, directory_of
-from kraft.console.pages.overview import NodeRestart, restart_of
+from kraft.console.pages.overview import NodeRestart, known_facts, restart_of
 from kraft.console.pages.plan import bytes_per_second
-from kraft.health.facts import PROBE_MS, gather
+from kraft.health.facts import PROBE_MS
 from kraft.model.printable import counted, printable
 from kraft.moves.directory_moves import DirectoryMoveFailed, check_directories
 from kraft.moves.planned import MOVES_MAX, named_partitions
@@ -88,19 +87,25 @@ class OneBroker(Struct, frozen=True, kw_only=True):
 
 async def broker(asked: Asked) -> OneBroker:
     broker_id, shown = _id(asked), wanted(asked.query, SORTS)
-    tls = security_of(asked.cluster).tls
-    probes = asked.client.elsewhere
 
     def facts() -> BrokerFacts:
         if broker_id is None:
             raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {_name(asked)}")
-        found = gather(asked.admin, probes, CLIENT_MS, tls=tls, searches_transactions=False)
-        return facts_of(found, broker_id, shown)
+        return facts_of(known_facts(asked).facts, broker_id, shown)
 
     described, places = await asyncio.gather(
         asked.panel(facts), asked.panel(lambda: _places(asked.admin, -1 if broker_id is None else broker_id))
     )
-    return OneBroker(facts=described, places=places)
+    return OneBroker(facts=described, places=_of_shown(described.value, places))
+
+
+def _of_shown(described: BrokerFacts | None, places: Panel[Places]) -> Panel[Places]:
+    """Return the places without those of the replicas that are not shown and do not move."""
+    if places.value is None:
+        return places
+    shown = set() if described is None else {each.name for each in described.replicas.rows}
+    kept = {name: each for name, each in places.value.by_partition.items() if each.future or name in shown}
+    return Panel(value=Places(directories=places.value.directories, by_partition=kept))
 
 
 def _id(asked: Asked) -> int | None:

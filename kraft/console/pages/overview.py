@@ -94,13 +94,28 @@ class Overview(Struct, frozen=True, kw_only=True):
         return self.health.status
 
 
+class KnownFacts(Struct, frozen=True, kw_only=True):
+    facts: ClusterFacts
+    asked_ms: int
+
+
+def known_facts(asked: Asked) -> KnownFacts:
+    """Return what the user may know about the cluster, as it was in the last seconds. Blocks; raises KraftError."""
+
+    def ask() -> KnownFacts:
+        tls = security_of(asked.cluster).tls
+        facts = gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls, searched_max=SEARCHED_MAX)
+        return KnownFacts(facts=facts, asked_ms=int(time.time() * 1_000))
+
+    return asked.state.facts.get((asked.cluster.name, asked.user), KEPT_MS, ask)
+
+
 async def overview(asked: Asked) -> Overview:
     """Load the page. Bytes in logs, which take longer, only if more is asked for: the page does so once it is shown."""
 
     def ask() -> Health:
-        tls = security_of(asked.cluster).tls
-        facts = gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls, searched_max=SEARCHED_MAX)
-        return health_of(facts, int(time.time() * 1_000))
+        known = known_facts(asked)
+        return health_of(known.facts, known.asked_ms)
 
     def kept() -> Health:
         return asked.state.kept.get(("overview", asked.cluster.name, asked.user), KEPT_MS, ask)

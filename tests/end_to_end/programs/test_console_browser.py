@@ -48,6 +48,17 @@ class Shown:
     def wait_for(self, text: str) -> None:
         WebDriverWait(self.browser, DEADLINE_S).until(lambda _: text in self.text, f"{text!r} is shown")
 
+    def fill(self, **fields: str) -> None:
+        for name, text in fields.items():
+            field = self.find(f"main form [name='{name}']")
+            field.clear()
+            field.send_keys(text)
+
+    def submit(self, css: str, said: str) -> None:
+        """Send the form, and wait for what the next page says."""
+        self.find(css).find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
+        self.wait_for(said)
+
     def assert_nothing_ran(self) -> None:
         assert self.browser.execute_script("return window.ran === undefined")
         assert complaints(self.browser) == []
