@@ -45,7 +45,7 @@ def check_brokers(admin: Admin, wanted: Assignment, current: Assignment, remedy:
 
     One that is down is accepted only if it already holds a replica of one of the partitions.
     """
-    known = {broker.node_id for broker in admin.describe_cluster().brokers}
+    known = {broker.node_id for broker in admin.describe_cluster(topics=()).brokers}
     for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
         if not any(replica in replicas for replicas in current.values()):
             raise ReassignmentFailed(f"Unknown broker id {replica}: {remedy}")

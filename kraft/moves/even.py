@@ -26,7 +26,7 @@ def chosen_brokers(
     admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool, unknown: str, no_racks: str
 ) -> list[ChosenBroker]:
     """Return these brokers. `unknown` and `no_racks` are remedies. Raises ReassignmentFailed."""
-    registered = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
+    registered = {broker.node_id: broker for broker in admin.describe_cluster(topics=()).brokers}
     for broker_id in broker_ids:
         if broker_id not in registered:
             raise ReassignmentFailed(f"Unknown broker id {broker_id}: {unknown}")

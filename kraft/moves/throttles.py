@@ -84,7 +84,7 @@ def limit_moves(admin: Admin, moves: Mapping[TopicPartition, PartitionMove], byt
 def limit_brokers(admin: Admin, brokers: Iterable[int], keys: Collection[str], bytes_per_second: int) -> list[str]:
     """Set these rates on each broker; return a sentence for each rate that this replaces."""
     rate = str(bytes_per_second)
-    in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
+    in_service = {broker.node_id for broker in admin.describe_cluster(topics=()).brokers}
     replaced: dict[tuple[str, str], list[int]] = {}
     for broker in brokers:
         before = (rates_of(admin, broker, keys) if broker in in_service else None) or {}
@@ -114,7 +114,7 @@ def remove_throttles(
     plan = removal(configs_of_topics(admin, topics), over)
     for topic, lists in plan.removed.items():
         _remove_entries(admin, topic, lists, plan.kept.get(topic, {}))
-    in_service = {broker.node_id for broker in admin.describe_cluster().brokers}
+    in_service = {broker.node_id for broker in admin.describe_cluster(topics=()).brokers}
     read = {broker: rates_of(admin, broker, keys) for broker in sorted(in_service)}
     rates = {broker: found for broker, found in read.items() if found}
     if not rates and not plan.removed:

@@ -177,9 +177,12 @@ async def describe_quorum(
     return await admin.calls.describe_quorum(timeout_ms=timeout_ms, wait_for_leader=wait_for_leader)
 
 
-async def describe_cluster(admin: AdminClient, *, timeout_ms: int | None = None) -> MetadataResponse:
-    """Return cluster id, active controller, brokers, and every topic with the leaders of its partitions."""
-    return await admin.calls.describe_cluster(timeout_ms=timeout_ms)
+async def describe_cluster(
+    admin: AdminClient, *, topics: Iterable[str] | None = None, timeout_ms: int | None = None
+) -> MetadataResponse:
+    """Return cluster id, active controller, brokers, and these topics, or all, with the leaders of their partitions."""
+    names = None if topics is None else list(topics)
+    return await admin.calls.describe_cluster(names, timeout_ms=timeout_ms)
 
 
 def _check_quotas(response: AlterClientQuotasResponse) -> None:

@@ -132,7 +132,7 @@ def _throttles(admin: Admin) -> Throttles:
     configs = configs_of_topics(admin)
     under_way = admin.list_partition_reassignments(timeout_ms=CLIENT_MS)
     found = throttled(configs, under_way)
-    in_service = sorted(each.node_id for each in admin.describe_cluster(timeout_ms=CLIENT_MS).brokers)
+    in_service = sorted(each.node_id for each in admin.describe_cluster(topics=(), timeout_ms=CLIENT_MS).brokers)
     by_rate: dict[tuple[str, str], list[int]] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # A broker that hangs holds up one of the threads only.

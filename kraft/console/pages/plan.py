@@ -108,18 +108,22 @@ def _choices(admin: Admin) -> list[BrokerChoice]:
 
 def _reviewed(admin: Admin, form: Form) -> Plan:
     with as_wrong_input():
-        moves = moves_in(form.raw("plan")) if form.text("plan") else generated(admin, form)
+        is_written = bool(form.text("plan"))
+        moves = moves_in(form.raw("plan")) if is_written else generated(admin, form)
         shown = moves[:MOVES_MAX]
-        topics = admin.find_topics(sorted({each.partition.topic for each in shown}))
-        current = assignment_of(admin, topics) if topics else {}
         states = {each.broker_id: not each.fenced for each in admin.describe_brokers(timeout_ms=CLIENT_MS)}
         under_way = admin.list_partition_reassignments(timeout_ms=CLIENT_MS)
         copied = [each.partition for each in shown if each.added]
         outcomes = admin.describe_log_directories(partitions=copied, timeout_ms=CLIENT_MS) if copied else {}
         sizes = {partition: max(each.size_bytes for each in of.values()) for partition, of in held_by(outcomes).items()}
-        warnings = [*stale(shown, current), *out_of_service(shown, states)]
+        warnings = [*(_stale(admin, shown) if is_written else ()), *out_of_service(shown, states)]
         warnings += [f"{each} is moving already" for each in sorted(under_way.keys() & {m.partition for m in shown})]
         return reviewed(shown, sizes, left_out=len(moves) - len(shown), under_way=len(under_way), warnings=warnings)
+
+
+def _stale(admin: Admin, moves: Sequence[PlannedMove]) -> list[str]:
+    topics = admin.find_topics(sorted({each.partition.topic for each in moves}))
+    return stale(moves, assignment_of(admin, topics) if topics else {})
 
 
 def reviewed(
@@ -170,8 +174,9 @@ def as_wrong_input() -> Iterator[None]:
 
 def generated(admin: Admin, form: Form) -> list[PlannedMove]:
     """Return the plan that the form asks for. Raises WrongInput."""
-    names = sorted(admin.list_topics(timeout_ms=CLIENT_MS))
-    topics = matching(form.text("topics"), names)
+    named = form.text("topics")
+    # None are all.
+    topics = matching(named, sorted(admin.list_topics(timeout_ms=CLIENT_MS))) if named else []
     if form.text("way") == OFF:
         leaving = form.number("off", 0, 2**31 - 1)
         found = [
@@ -180,7 +185,7 @@ def generated(admin: Admin, form: Form) -> list[PlannedMove]:
         ]
         return sorted(found, key=lambda each: each.partition)
     if form.text("way") == BALANCE:
-        brokers = sorted(each.node_id for each in admin.describe_cluster(timeout_ms=CLIENT_MS).brokers)
+        brokers = sorted(each.node_id for each in admin.describe_cluster(topics=(), timeout_ms=CLIENT_MS).brokers)
     else:
         brokers = _brokers(form)
     chosen = chosen_brokers(
