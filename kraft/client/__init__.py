@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kraft.client.sans_io.batches import decode_columns, records_of
     from kraft.client.sans_io.group.descriptions import GroupDescription, GroupMember, ListedGroup
     from kraft.client.sans_io.partitioner import partition_for_key
+    from kraft.client.sans_io.stored_batches import StoredBatch
     from kraft.client.threads.admin import Admin
     from kraft.client.threads.consumer import Consumer
     from kraft.client.threads.producer import Producer
@@ -112,6 +113,7 @@ __all__ = [
     "RecordMetadata",
     "RecordTooLarge",
     "Refusal",
+    "StoredBatch",
     "SubscriptionConflict",
     "TimestampType",
     "TopicPartition",
@@ -157,6 +159,7 @@ _HOMES = {
     "kraft.client.model.security": ("ClientSecurity", "client_security"),
     "kraft.client.sans_io.group.descriptions": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
+    "kraft.client.sans_io.stored_batches": ("StoredBatch",),
     "kraft.client.threads.producer": ("Producer",),
     "kraft.client.model.transactions": ("TransactionDescription", "TransactionListing"),
     "kraft.model.transactions": ("PreparedTransaction",),

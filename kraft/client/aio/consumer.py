@@ -6,9 +6,9 @@ Calls that need neither are functions of the modules that the class names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from kraft.client.aio import consumer_commits, range_reads, topic_lookup
 from kraft.client.aio.consumer_calls import ConsumerCalls
@@ -24,11 +24,14 @@ from kraft.client.sans_io.batches import records_of
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
+from kraft.client.sans_io.stored_batches import StoredBatch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 CLOSE_TIMEOUT_MS = 30_000
+
+Taken = TypeVar("Taken")
 
 
 class Consumer:
@@ -251,28 +254,47 @@ class Consumer:
             raise SubscriptionConflict("poll: nothing is assigned or subscribed to; call subscribe or assign before")
         deadline_ms = self.calls.deadline_ms(timeout_ms)
         self._return_unread()
+
+        def take(held: Container[TopicPartition]) -> list[PartitionColumns]:
+            return self._take_parts(engine, max_records, held)
+
         if group is None:
-            return await self._next_parts(engine, deadline_ms, max_records)
+            return await self._next(engine, deadline_ms, take)
         group.poll_began(engine)
         try:
-            return await self._next_parts(engine, deadline_ms, max_records)
+            return await self._next(engine, deadline_ms, take)
         finally:
             group.poll_ended()
 
-    async def _next_parts(self, engine: Engine, deadline_ms: int, max_records: int | None) -> list[PartitionColumns]:
+    async def poll_stored(self, timeout_ms: int = 1_000) -> list[StoredBatch]:
+        """Return batches as the leaders store them: of markers, and with what is known of aborted transactions.
+
+        The first one may begin before the position. Nothing is decompressed or checked. For a consumer without a group;
+        raises SubscriptionConflict if nothing is assigned.
+        """
+        engine = self.calls.engine()
+        if self._group is not None or not self._output.assigned:
+            raise SubscriptionConflict("poll_stored: needs partitions from assign, and no group.id")
+
+        def take(_: Container[TopicPartition]) -> list[StoredBatch]:
+            taken = list(self._output.take_stored())
+            if taken:
+                engine.fetcher.wake_up()
+            return taken
+
+        return await self._next(engine, self.calls.deadline_ms(timeout_ms), take)
+
+    async def _next(
+        self, engine: Engine, deadline_ms: int, take: Callable[[Container[TopicPartition]], list[Taken]]
+    ) -> list[Taken]:
         while True:
             held = frozenset() if self._group is None else await self._group.reconcile(engine)
             # Each error is raised once before the records of other partitions, and again when there are none.
             if (error := self._buffer.next_error(raised_before=False)) is not None:
                 engine.fetcher.wake_up()
                 raise error
-            taken = list(self._output.take(max_records, held))
-            if taken:
-                engine.fetcher.wake_up()
-            if parts := [part for part in taken if part.columns.offsets]:
-                for part in parts:
-                    self._progress.returned(part.partition, part.columns.offsets[0])
-                return parts
+            if taken := take(held):
+                return taken
             if (error := self._buffer.next_error(raised_before=True)) is not None:
                 engine.fetcher.wake_up()
                 raise error
@@ -280,6 +302,17 @@ class Consumer:
             if left_ms <= 0:
                 return []
             await engine.fetcher.wait_for_news(left_ms)
+
+    def _take_parts(
+        self, engine: Engine, max_records: int | None, held: Container[TopicPartition]
+    ) -> list[PartitionColumns]:
+        taken = list(self._output.take(max_records, held))
+        if taken:
+            engine.fetcher.wake_up()
+        parts = [part for part in taken if part.columns.offsets]
+        for part in parts:
+            self._progress.returned(part.partition, part.columns.offsets[0])
+        return parts
 
     def take_back(self) -> None:
         """Return the records of the last poll again with the next one: its caller was interrupted, and has none."""

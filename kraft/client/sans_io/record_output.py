@@ -12,6 +12,7 @@ from kraft.client.model.values import PartitionColumns
 from kraft.client.sans_io.batches import decode_columns
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.partition_state import FetchedChunk, PartitionState
+from kraft.client.sans_io.stored_batches import StoredBatch, stored_batches
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import TopicPartition
@@ -60,6 +61,17 @@ class RecordOutput:
                 self._turns.rotate(-1)
                 return
             self._turns.rotate(-1)
+
+    def take_stored(self) -> Iterator[StoredBatch]:
+        """Yield whole batches instead, as the leaders store them, of all that was fetched; advance the positions."""
+        for partition in self._turns:
+            state = self._buffer.state(partition)
+            while not state.is_paused and state.position is not None:
+                chunk = self._buffer.take_chunk(state)
+                if chunk is None:
+                    break
+                start, state.position = state.position, chunk.next_offset
+                yield from stored_batches(partition, chunk, start)
 
     def _next_part(self, state: PartitionState, records_max: int | None) -> PartitionColumns | None:
         ready = state.ready

@@ -129,6 +129,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
 
     poll = _reading(AsyncConsumer.poll)
     poll_batches = _reading(AsyncConsumer.poll_batches)
+    poll_stored = waiting(AsyncConsumer.poll_stored)
 
     def __iter__(self) -> Consumer:
         """Iterate over records, without end unless consumer.timeout.ms is set."""

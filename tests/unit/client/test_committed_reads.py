@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kraft.client.aio.consumer import Consumer
+from kraft.client.model.errors import SubscriptionConflict
+from kraft.client.sans_io.batches import StoredBatch
+from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch, read_header
 from kraft.log.format.record_codec import Record
-from kraft.model.errors import Refusal
+from kraft.model.errors import InvalidBatch, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
 from tests.unit.client.clients import consumer_of, read
@@ -163,3 +166,54 @@ async def test_a_range_that_reaches_into_an_open_transaction_is_not_read_to_its_
     async with reader_of(cluster) as consumer:
         with pytest.raises(Refusal, match="its last stable offset was 0"):
             _ = [part async for part in consumer.read_columns(ORDERS, 0, 1, timeout_ms=2_000)]
+
+
+# --- batches as they are stored ---------------------------------------------------------------------------------------
+
+
+async def test_stored_batches_tell_markers_aborted_and_committed_records_apart() -> None:
+    cluster = cluster_with_orders()
+    for producer_id, value in ((7, b"aborted"), (8, b"kept")):
+        write(cluster, producer_id, value)
+    for producer_id in (7, 8):
+        end(cluster, producer_id, commit=producer_id == 8)
+    async with reader_of(cluster) as consumer:
+        found = await stored(consumer, 4)
+    assert [(each.base_offset, each.is_aborted, each.marker) for each in found] == [
+        (0, True, ""),
+        (1, False, ""),
+        (2, False, "abort"),
+        (3, False, "commit"),
+    ]
+    assert [each.is_transactional for each in found] == [True] * 4
+    assert found[1].records().values == [b"kept"]
+
+
+async def test_a_stored_batch_of_more_than_was_asked_for_takes_no_memory() -> None:
+    cluster = cluster_with_orders()
+    bomb = build_batch([Record(-1, 0, None, bytes(1 << 20))] * 4, Codec.GZIP)
+    cluster.partition("orders").append(bomb)
+    async with reader_of(cluster) as consumer:
+        (found,) = await stored(consumer, 1)
+    assert found.size_bytes < 10_000
+    with pytest.raises(InvalidBatch, match="decompresses to more than 1000 bytes"):
+        found.records(bytes_max=1_000)
+    with pytest.raises(InvalidBatch, match="holds 4 records, more than 3"):
+        found.records(records_max=3)
+    assert len(found.records().offsets) == 4
+
+
+async def test_stored_batches_are_of_consumers_without_a_group() -> None:
+    cluster = cluster_with_orders()
+    async with consumer_of(cluster, group_id="g") as consumer:
+        with pytest.raises(SubscriptionConflict, match=r"no group\.id"):
+            await consumer.poll_stored()
+
+
+async def stored(consumer: Consumer, count: int) -> list[StoredBatch]:
+    found: list[StoredBatch] = []
+    while len(found) < count:
+        part = await consumer.poll_stored(5_000)
+        assert part, found
+        found += part
+    return found
