@@ -48,10 +48,9 @@ if TYPE_CHECKING:
         PartitionColumns,
         RecordMetadata,
     )
-    from kraft.client.sans_io.batches import decode_columns, records_of
+    from kraft.client.sans_io.batches import StoredBatch, decode_columns, records_of
     from kraft.client.sans_io.group.descriptions import GroupDescription, GroupMember, ListedGroup
     from kraft.client.sans_io.partitioner import partition_for_key
-    from kraft.client.sans_io.stored_batches import StoredBatch
     from kraft.client.threads.admin import Admin
     from kraft.client.threads.consumer import Consumer
     from kraft.client.threads.producer import Producer
@@ -136,7 +135,7 @@ __all__ = [
 _HOMES = {
     "kraft.client.threads.admin": ("Admin",),
     "kraft.client.cluster.any_broker": ("NoBrokerReachable",),
-    "kraft.client.sans_io.batches": ("decode_columns", "records_of"),
+    "kraft.client.sans_io.batches": ("StoredBatch", "decode_columns", "records_of"),
     "kraft.client.bulk.arrow_chunks": ("ArrowChunk",),
     "kraft.client.threads.consumer": ("Consumer",),
     "kraft.client.model.errors": (
@@ -159,7 +158,6 @@ _HOMES = {
     "kraft.client.model.security": ("ClientSecurity", "client_security"),
     "kraft.client.sans_io.group.descriptions": ("GroupDescription", "GroupMember", "ListedGroup"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
-    "kraft.client.sans_io.stored_batches": ("StoredBatch",),
     "kraft.client.threads.producer": ("Producer",),
     "kraft.client.model.transactions": ("TransactionDescription", "TransactionListing"),
     "kraft.model.transactions": ("PreparedTransaction",),

@@ -63,9 +63,25 @@ PRODUCED: Final = (
 )
 """What a record is made of."""
 
-_FORMAT: Final = "How it is written: text (the default), json, hex or base64."
+_FORMAT: Final = (
+    "To produce, how it is written: text (the default), json, hex or base64. To read, how it is decoded: json, text,"
+    " msgpack, avro, protobuf or hex; as it fits where it is not given."
+)
+
+FILTERS: Final = ("key", "text", "filter", "isolation")
+"""Which records are wanted."""
+
+SHOWN_AS: Final = ("key_format", "value_format")
 
 PARAMETERS: Final = {
+    "from": Parameter(what="Where to read: newest (and back), beginning, offset, or time."),
+    "offset": Parameter(what="The first offset, with from=offset.", type="integer"),
+    "time": Parameter(what="With from=time: UTC, such as 2026-01-31T23:59, or milliseconds since 1970."),
+    "rows": Parameter(what="Records of a page, 200 at most.", type="integer"),
+    "at": Parameter(what="Where an earlier page ended, as its `more` says: partitions and offsets, such as 0:17,1:20."),
+    "text": Parameter(what="What is in key, value or headers, as they are shown, in any case."),
+    "filter": Parameter(what="An expression, such as value.total > 100; docs/console.md has the grammar."),
+    "isolation": Parameter(what="committed, or all: with open and aborted transactions, and markers."),
     "q": Parameter(what="Part of a name, in any case."),
     "sort": Parameter(what="Column to sort by; the first one where it is none of the table's."),
     "order": Parameter(what="desc: from the last one to the first."),
@@ -123,13 +139,15 @@ PARAMETERS: Final = {
     "since": Parameter(what="A time such as 2026-11-27T15:00, in UTC where it has no offset."),
     "until": Parameter(what="A time, likewise."),
     "before": Parameter(what="Offset: lines from it on are not shown.", type="integer"),
-    "key": Parameter(what="Key of the record; empty: none."),
+    "key": Parameter(what="Key of the record; empty: none. To read, the whole key, as it is shown."),
     "key_format": Parameter(what=_FORMAT),
     "value": Parameter(what="Value of the record."),
     "value_format": Parameter(what=_FORMAT),
     "tombstone": Parameter(what="true: no value, for a key of a compacted topic.", type="boolean"),
     "headers": Parameter(what="Headers as name: value, one each.", many=True),
-    "partition": Parameter(what="Number of a partition, from 0; empty: by the key.", type="integer"),
+    "partition": Parameter(
+        what="Number of a partition; to produce, empty: by the key. To read, or a range such as 0-49; empty: all."
+    ),
     "compression": Parameter(what="none (the default), gzip, snappy, lz4 or zstd."),
     "once": Parameter(what="Any text of up to 64 characters: what comes a second time with it is refused."),
 }

@@ -26,7 +26,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     found.filters |= {"segment": segment, "size": readable_size, "number": number, "in_words": in_words}
-    found.filters |= {"percent": percent, "duration": duration, "utc": utc}
+    found.filters |= {"lines": lines, "percent": percent, "duration": duration, "utc": utc}
     found.globals |= {"counted": counted, "address": address}
     return found
 
@@ -34,6 +34,12 @@ def environment() -> Environment:
 def _shown(value: object) -> object:
     """Return text without characters that turn the text around them, or move it."""
     return printable(value) if type(value) is str and not value.isprintable() and "\n" not in value else value
+
+
+def lines(text: str) -> str:
+    """Return text of several lines without other characters that turn the text around them, or move it."""
+    kept = (each if each in "\n\t" or each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return text if text.isprintable() else "".join(kept)
 
 
 def segment(text: str) -> str:

@@ -17,8 +17,9 @@ from kraft.console.pages.groups import group, groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.produce import FORM_BYTES_MAX as RECORD_BYTES_MAX
 from kraft.console.pages.produce import produce, send
+from kraft.console.pages.records import record, records, tail, tail_page
 from kraft.console.pages.topics import topic, topics
-from kraft.console.parameters import ACL_FILTER, NEW_ACLS, PRODUCED, QUOTA_ENTITY, QUOTAS, TABLE
+from kraft.console.parameters import ACL_FILTER, FILTERS, NEW_ACLS, PRODUCED, QUOTA_ENTITY, QUOTAS, SHOWN_AS, TABLE
 from kraft.console.protection import FORM_BYTES_MAX
 from kraft.console.streams import Event
 
@@ -157,6 +158,27 @@ PAGES: Final = (
         template="produce.html",
         load=produce,
         asks="Describe on Topic",
+    ),
+    Page(
+        path="/clusters/{cluster}/topics/{topic}/records",
+        template="records.html",
+        load=records,
+        asks="Read on Topic",
+        takes=("partition", "from", "offset", "time", "rows", "at", *SHOWN_AS, *FILTERS),
+    ),
+    Page(
+        path="/clusters/{cluster}/topics/{topic}/records/{partition}/{offset}",
+        template="record.html",
+        load=record,
+        asks="Read on Topic",
+        takes=SHOWN_AS,
+    ),
+    Page(
+        path="/clusters/{cluster}/topics/{topic}/tail",
+        template="tail.html",
+        load=tail_page,
+        asks="nothing: its script asks for the events",
+        takes=("partition", *SHOWN_AS, *FILTERS),
     ),
     Page(
         path="/clusters/{cluster}/groups",
@@ -331,7 +353,14 @@ CHANGES: Final[tuple[Change, ...]] = (
     Change(path=_UNCLEAN, perform=elections.elect_unclean, asks="Alter on Cluster", takes=("which", "confirm")),
 )
 
-STREAMS: Final[tuple[Stream, ...]] = ()
+STREAMS: Final[tuple[Stream, ...]] = (
+    Stream(
+        path="/clusters/{cluster}/topics/{topic}/tail/events",
+        events=tail,
+        asks="Read on Topic",
+        takes=("partition", "at", *SHOWN_AS, *FILTERS),
+    ),
+)
 
 ACTIONS: Final = (
     Action(name="home", path="/", method="GET", access=Access.ANYBODY),

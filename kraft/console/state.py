@@ -8,6 +8,7 @@ from typing import Final
 from kraft.console.kept import Kept
 from kraft.console.moves_seen import MovesSeen
 from kraft.console.records.decoding.registry import Registries
+from kraft.console.records.readers import Readers
 from kraft.console.sent_forms import SentForms
 
 FACTS_MAX: Final = 2
@@ -22,6 +23,7 @@ class State:
     """One for the process; pages reach it as `asked.state`."""
 
     def __init__(self) -> None:
+        self.readers = Readers()
         self.registries = Registries()
         """Schemas that were read: as many as `registry.SCHEMAS_MAX` of each cluster."""
         self.kept = Kept(_now_ms)
@@ -35,3 +37,4 @@ class State:
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""
+        self.readers.close()

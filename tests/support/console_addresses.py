@@ -46,4 +46,4 @@ _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
 def address_of(page: Page, **names: str) -> str:
     """Return an address at which the page has something to show."""
     query = urlencode(_QUERIES.get(page.path, {}))
-    return filled(page.path, **names) + (f"?{query}" if query else "")
+    return filled(page.path, **{"partition": "0", "offset": "0", **names}) + (f"?{query}" if query else "")

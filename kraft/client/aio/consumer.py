@@ -20,11 +20,10 @@ from kraft.client.model.errors import ClientClosed, SubscriptionConflict
 from kraft.client.model.settings import LOCAL_BROKER, ConsumerSettings, settings_of
 from kraft.client.model.subscription import RebalanceCallback, Subscription, subscription_to
 from kraft.client.model.values import ConsumerRecord, PartitionColumns
-from kraft.client.sans_io.batches import records_of
+from kraft.client.sans_io.batches import StoredBatch, records_of
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
-from kraft.client.sans_io.stored_batches import StoredBatch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import PartitionColumns
-from kraft.client.sans_io.batches import decode_columns
+from kraft.client.sans_io.batches import StoredBatch, decode_columns, stored_batches
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.partition_state import FetchedChunk, PartitionState
-from kraft.client.sans_io.stored_batches import StoredBatch, stored_batches
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import TopicPartition

@@ -27,8 +27,10 @@ REFUSED_BY_OPEN_CLUSTERS: Final = {
     "UNKNOWN_TOPIC_OR_PARTITION",
     "RESOURCE_NOT_FOUND",
     "UNSUPPORTED_VERSION",
+    "OFFSET_OUT_OF_RANGE",
 }
-"""Without an authorizer there are no ACLs, and no audit; the connections of clients are told by gRPC only."""
+"""Without an authorizer there are no ACLs, and no audit; the connections of clients are told by gRPC only. A partition
+may have got no record."""
 
 _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,0 +1,165 @@
+"""The live tail: what is written to a topic now, a few records at a time, while somebody looks.
+
+Twice a second it asks where the partitions end, and reads only the last records of what came since: a topic that gets
+100,000 records a second costs its brokers as much as one that gets 50. The others are counted by their offsets, and
+never fetched. With a filter, as many as fit into the bytes of a turn are fetched and looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from kraft.client import KraftError, TopicPartition
+from kraft.console.records.browsing import LOOK_UP_MS, partitions_to_read, write_down
+from kraft.console.records.raw import Item, Unreadable
+from kraft.console.records.reading import Limits, Range, Reader, assign_paused, read_settings
+from kraft.console.records.rows import Row, Sight, unreadable
+from kraft.console.records.wanted import Wanted
+from kraft.console.streams import Event
+from kraft.model.printable import printable
+
+if TYPE_CHECKING:
+    from kraft.client import Consumer
+    from kraft.console.asking import Asked
+
+TURN_S: Final = 0.5
+ROWS_OF_A_TURN: Final = 25
+"""So that at most 50 records a second are shown."""
+
+LOOKED_AT_OF_A_TURN: Final = 1_000
+"""Records that a filter looks at; without one, no more are read than are shown."""
+
+TURN_BYTES_MAX: Final = 1 << 20
+READING_S: Final = 2.0
+"""Longest reading of a turn."""
+
+TURNS_WITHOUT_NEWS: Final = 10
+"""Turns without records after which the page is told that the tail goes on all the same."""
+
+PROBLEM_WAIT_S: Final = 3.0
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What came since the turn before."""
+
+    rows: list[Row]
+    """The oldest first."""
+
+    looked_at: int
+    skipped: int
+    """Records that came faster than they are shown, by offsets, and were not looked at."""
+
+    notes: list[str]
+    at: str
+    """Where to resume, as the field of an address."""
+
+
+class Tail:
+    """Where one person stands. Runs in a thread; the caller closes it."""
+
+    def __init__(self, asked: Asked, topic: str, wanted: Wanted, sight: Sight) -> None:
+        self._asked = asked
+        self._topic = topic
+        self._wanted = wanted
+        self._sight = sight
+        self._condition = wanted.condition()
+        self._consumer: Consumer = asked.client.consumer(**read_settings(committed=wanted.committed))
+        self._at: dict[int, int] = dict(wanted.at or {})
+        self.partitions: list[int] = []
+
+    def close(self) -> None:
+        self._consumer.close(1_000)
+
+    def begin(self) -> Turn:
+        """Find the partitions and where they end. Raises KraftError."""
+        self.partitions, total = partitions_to_read(self._asked, self._topic, self._wanted)
+        assign_paused(self._consumer, [TopicPartition(self._topic, each) for each in self.partitions])
+        ends = self._ends()
+        # A place of an earlier stream is kept; one beyond the end is of a topic that was made anew.
+        self._at = {number: min(self._at.get(number, end), end) for number, end in ends.items()}
+        notes = []
+        if len(self.partitions) < total and self._wanted.partitions is None:
+            notes.append(f"{len(self.partitions)} of {total} partitions are followed: choose others by their numbers")
+        return Turn(rows=[], looked_at=0, skipped=0, notes=notes, at=self._place())
+
+    def turn(self) -> Turn:
+        """Return the last of what came. Raises KraftError."""
+        ends = self._ends()
+        for number, end in ends.items():
+            # A partition whose log was truncated or made anew is followed from its new end.
+            self._at[number] = min(self._at.get(number, end), end)
+        come = {number: end for number, end in ends.items() if end > self._at[number]}
+        most = LOOKED_AT_OF_A_TURN if self._wanted.is_filtered else ROWS_OF_A_TURN
+        share = max(1, most // max(1, len(come)))
+        ranges = {number: Range(max(self._at[number], end - share), end) for number, end in come.items()}
+        skipped = sum(each.start - self._at[number] for number, each in ranges.items())
+        rows, looked_at, unread, notes = self._read(ranges)
+        if rows:
+            write_down(self._asked, self._topic, self._sight, "tail", rows, self._wanted.query())
+        self._at |= come
+        return Turn(rows=rows, looked_at=looked_at, skipped=skipped + unread, notes=notes, at=self._place())
+
+    def _read(self, ranges: Mapping[int, Range]) -> tuple[list[Row], int, int, list[str]]:
+        if not ranges:
+            return [], 0, 0, []
+        limits = Limits(bytes_max=TURN_BYTES_MAX, deadline_s=time.monotonic() + READING_S)
+        reader = Reader(self._consumer, self._topic, limits, self._look, with_markers=not self._wanted.committed)
+        rows: list[Row] = []
+        looked_at = 0
+        for row in reader.forward(ranges):
+            looked_at += 1
+            if row is not None:
+                rows.append(row)
+            if len(rows) >= ROWS_OF_A_TURN:
+                break
+        # Nothing is fetched between turns.
+        self._consumer.pause(*self._consumer.assignment())
+        unread = sum(max(0, each.end - reader.positions[number]) for number, each in ranges.items())
+        return rows, looked_at, unread, [printable(each) for each in reader.problems]
+
+    def _look(self, item: Item) -> Row | None:
+        if isinstance(item, Unreadable):
+            return unreadable(item)
+        found = self._sight.of(item)
+        return found.row() if found.passes(self._wanted, self._condition) else None
+
+    def _ends(self) -> dict[int, int]:
+        places = [TopicPartition(self._topic, each) for each in self.partitions]
+        return {
+            place.partition: end for place, end in self._consumer.end_offsets(places, timeout_ms=LOOK_UP_MS).items()
+        }
+
+    def _place(self) -> str:
+        return ",".join(f"{number}:{offset}" for number, offset in self._at.items())
+
+
+async def followed(asked: Asked, topic: str, wanted: Wanted, sight: Sight) -> AsyncGenerator[Event, None]:
+    """Yield what comes, until nobody listens. A cluster that is away is a sentence, and is asked again."""
+    loop = asyncio.get_running_loop()
+    threads = asked.state.readers.tails
+    tail = await loop.run_in_executor(threads, lambda: Tail(asked, topic, wanted, sight))
+    try:
+        silent = 0
+        has_begun = False
+        while True:
+            try:
+                found = await loop.run_in_executor(threads, tail.turn if has_begun else tail.begin)
+            except KraftError as error:
+                yield Event(name="problem", data=printable(str(error)))
+                await asyncio.sleep(PROBLEM_WAIT_S)
+                continue
+            is_news = not has_begun or bool(found.rows or found.skipped or found.looked_at or found.notes)
+            has_begun = True
+            silent = 0 if is_news else silent + 1
+            if is_news or silent >= TURNS_WITHOUT_NEWS:
+                silent = 0
+                yield Event(name="turn", data=found)
+            await asyncio.sleep(TURN_S)
+    finally:
+        # The stream may be cancelled: the consumer is closed all the same, and nobody waits for it.
+        loop.run_in_executor(threads, tail.close)
