@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kraft.client import Consumer
     from kraft.console.asking import Asked
 
-PAGE_S: Final = 2.3
+PAGE_S: Final = 2.0
 """Time of a page, which ends before that of its panel."""
 
 LOOK_UP_MS: Final = 1_200

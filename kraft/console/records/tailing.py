@@ -95,9 +95,9 @@ class Tail:
             self._at[number] = min(self._at.get(number, end), end)
         come = {number: end for number, end in ends.items() if end > self._at[number]}
         most = LOOKED_AT_OF_A_TURN if self._wanted.is_filtered else ROWS_OF_A_TURN
-        share = max(1, most // max(1, len(come)))
-        ranges = {number: Range(max(self._at[number], end - share), end) for number, end in come.items()}
-        skipped = sum(each.start - self._at[number] for number, each in ranges.items())
+        shares = shares_of({number: end - self._at[number] for number, end in come.items()}, most)
+        ranges = {number: Range(end - shares[number], end) for number, end in come.items() if shares[number]}
+        skipped = sum(end - shares[number] - self._at[number] for number, end in come.items())
         rows, looked_at, unread, notes = self._read(ranges)
         if rows:
             write_down(self._asked, self._topic, self._sight, "tail", rows, self._wanted.query())
@@ -136,6 +136,16 @@ class Tail:
 
     def _place(self) -> str:
         return ",".join(f"{number}:{offset}" for number, offset in self._at.items())
+
+
+def shares_of(come: Mapping[int, int], most: int) -> dict[int, int]:
+    """Return how many of what came to each partition are read, `most` together: what a quiet one leaves, others get."""
+    found: dict[int, int] = {}
+    left = most
+    for at, (number, count) in enumerate(sorted(come.items(), key=lambda each: each[1])):
+        found[number] = min(count, left // (len(come) - at))
+        left -= found[number]
+    return found
 
 
 async def followed(asked: Asked, topic: str, wanted: Wanted, sight: Sight) -> AsyncGenerator[Event, None]:

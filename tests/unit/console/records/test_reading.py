@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kraft.client import StoredBatch, TopicPartition
 from kraft.console.records.raw import Item, RawRecord, Unreadable
 from kraft.console.records.reading import Limits, Range, Reader
+from kraft.console.records.tailing import shares_of
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
@@ -184,3 +185,12 @@ def test_broken_batches_are_a_sentence_and_reading_goes_on() -> None:
     assert places(found) == [(0, 0), (0, 1), (0, 2), (0, 4), (0, 5)]
     assert isinstance(found[2], Unreadable)
     assert "checksum" in found[2].why
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(0, 40), max_size=6), st.integers(1, 50))
+def test_what_a_tail_reads_is_shared_by_its_partitions(come: dict[int, int], most: int) -> None:
+    shares = shares_of(come, most)
+    assert sum(shares.values()) == min(most, sum(come.values()))
+    assert all(shares[number] <= count for number, count in come.items())
+    for number, share in shares.items():
+        assert share == come[number] or share >= max(shares.values()) - 1
