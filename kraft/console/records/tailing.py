@@ -38,6 +38,9 @@ TURN_BYTES_MAX: Final = 1 << 20
 READING_S: Final = 2.0
 """Longest reading of a turn."""
 
+ROWS_NOTED: Final = 500
+"""Records after which a line of the audit says what was shown; another one says the rest at the end."""
+
 TURNS_WITHOUT_NEWS: Final = 10
 """Turns without records after which the page is told that the tail goes on all the same."""
 
@@ -71,9 +74,17 @@ class Tail:
         self._consumer: Consumer = asked.client.consumer(**read_settings(committed=wanted.committed))
         self._at: dict[int, int] = dict(wanted.at or {})
         self.partitions: list[int] = []
+        self._seen: list[Row] = []
+        """Shown, and not in the audit yet."""
 
     def close(self) -> None:
+        self._write_down()
         self._consumer.close(1_000)
+
+    def _write_down(self) -> None:
+        if self._seen:
+            write_down(self._asked, self._topic, self._sight, "tail", self._seen, self._wanted.query())
+            self._seen = []
 
     def begin(self) -> Turn:
         """Find the partitions and where they end. Raises KraftError."""
@@ -99,8 +110,9 @@ class Tail:
         ranges = {number: Range(end - shares[number], end) for number, end in come.items() if shares[number]}
         skipped = sum(end - shares[number] - self._at[number] for number, end in come.items())
         rows, looked_at, unread, notes = self._read(ranges)
-        if rows:
-            write_down(self._asked, self._topic, self._sight, "tail", rows, self._wanted.query())
+        self._seen += rows
+        if len(self._seen) >= ROWS_NOTED:
+            self._write_down()
         self._at |= come
         return Turn(rows=rows, looked_at=looked_at, skipped=skipped + unread, notes=notes, at=self._place())
 
