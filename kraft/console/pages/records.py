@@ -130,7 +130,7 @@ async def _checked(asked: Asked, read: Callable[[Wanted, Sight], T]) -> tuple[di
 def sight_of(asked: Asked, wanted: Wanted) -> Sight:
     """Return how the user sees records of the topic. Raises MayNotView."""
     cluster, topic = asked.cluster, asked.path["topic"]
-    permission = cluster.viewing.permission(asked.user, {}, topic)
+    permission = cluster.viewing.permission(asked.user, asked.claims, topic)
     check(permission, cluster.name, topic)
     return Sight(
         permission=permission,
