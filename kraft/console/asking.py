@@ -42,10 +42,11 @@ _NO_ANSWER: Final = "NO_ANSWER"
 _NOT_FOUND: Final = frozenset(
     {
         "BROKER_ID_NOT_REGISTERED",
-        "UNKNOWN_TOPIC_OR_PARTITION",
         "GROUP_ID_NOT_FOUND",
         "INVALID_TOPIC_EXCEPTION",
         "OFFSET_OUT_OF_RANGE",
+        "TRANSACTIONAL_ID_NOT_FOUND",
+        "UNKNOWN_TOPIC_OR_PARTITION",
     }
 )
 _STATUSES: Final = {
@@ -53,7 +54,14 @@ _STATUSES: Final = {
     "CHANGED": 409,
     "UNSUPPORTED_VERSION": 501,
     **dict.fromkeys(
-        ("TOPIC_ALREADY_EXISTS", "NON_EMPTY_GROUP", "GROUP_SUBSCRIBED_TO_TOPIC", "REASSIGNMENT_IN_PROGRESS"), 409
+        (
+            "TOPIC_ALREADY_EXISTS",
+            "NON_EMPTY_GROUP",
+            "GROUP_SUBSCRIBED_TO_TOPIC",
+            "REASSIGNMENT_IN_PROGRESS",
+            "INVALID_TXN_STATE",
+        ),
+        409,
     ),
     **dict.fromkeys(
         (
@@ -197,6 +205,20 @@ class Paged(Struct, Generic[Row], frozen=True, kw_only=True):
     search: str
     sort: str
     descending: bool
+
+
+def with_rows(page: Paged[Any], rows: list[Row]) -> Paged[Row]:
+    """Return the page with other rows in the same place."""
+    return Paged(
+        rows=rows,
+        found=page.found,
+        total=page.total,
+        page=page.page,
+        pages=page.pages,
+        search=page.search,
+        sort=page.sort,
+        descending=page.descending,
+    )
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

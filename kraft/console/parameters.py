@@ -95,11 +95,19 @@ PARAMETERS: Final = {
     "more": Parameter(what="true: also what takes longer, the bytes in logs.", type="boolean"),
     "off": Parameter(what="Id of the broker that is to be emptied.", type="integer"),
     "part": Parameter(what="The one part of the page that is wanted; all without it."),
-    "partitions": Parameter(what="Partitions, each as TOPIC-PARTITION; all without any.", many=True),
-    "plan": Parameter(what="A line for each partition: TOPIC-PARTITION: BROKERS NOW -> BROKERS THEN."),
+    "partitions": Parameter(
+        what="Partitions, as TOPIC-PARTITION; of a reset, numbers such as 0-3, 7; all without.", many=True
+    ),
+    "plan": Parameter(what="A line for each partition: TOPIC-PARTITION: BROKERS NOW -> THEN. Of a reset, its plan."),
     "throttle": Parameter(what="Bytes each second, such as 10 MiB; none without it."),
     "which": Parameter(what="A partition, as TOPIC-PARTITION."),
     "way": Parameter(what="balance: over all brokers in service; even: over `brokers`; off: off the broker `off`."),
+    "target": Parameter(what="Where offsets are moved to: earliest, latest, offset, time, duration or shift."),
+    "topic": Parameter(what="Name of a topic."),
+    "instance": Parameter(what="Instance ids of static members.", many=True),
+    "show": Parameter(what="open: only transactions that are not complete."),
+    "minutes": Parameter(what="Leave out transactions that were written to since so many minutes.", type="integer"),
+    "start_offset": Parameter(what="First offset of a transaction.", type="integer"),
     "user": Parameter(what="Name of a user."),
     "new": Parameter(what="Whether the user is new: one that is there is then not changed.", type="boolean"),
     "password": Parameter(what="The new password. Never in an address."),
@@ -141,7 +149,9 @@ PARAMETERS: Final = {
     "before": Parameter(what="Offset: lines from it on are not shown.", type="integer"),
     "key": Parameter(what="Key of the record; empty: none. To read, the whole key, as it is shown."),
     "key_format": Parameter(what=_FORMAT),
-    "value": Parameter(what="Value of the record."),
+    "value": Parameter(
+        what="Value of the record; of a reset, the offset, time, duration or number that the target needs."
+    ),
     "value_format": Parameter(what=_FORMAT),
     "tombstone": Parameter(what="true: no value, for a key of a compacted topic.", type="boolean"),
     "headers": Parameter(what="Headers as name: value, one each.", many=True),

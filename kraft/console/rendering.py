@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,7 +27,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     found.filters |= {"segment": segment, "size": readable_size, "number": number, "in_words": in_words}
-    found.filters |= {"lines": lines, "percent": percent, "duration": duration, "utc": utc}
+    found.filters |= {"lines": lines, "percent": percent, "duration": duration, "utc": utc, "ago": ago, "path": path}
     found.globals |= {"counted": counted, "address": address}
     return found
 
@@ -45,6 +46,11 @@ def lines(text: str) -> str:
 def segment(text: str) -> str:
     """Return the text as one segment of a path."""
     return quote(text, safe="")
+
+
+def path(text: str) -> str:
+    """Return a path as an address has it."""
+    return quote(text)
 
 
 def number(value: int) -> str:
@@ -94,6 +100,12 @@ def utc(value_ms: int) -> str:
         return f"{datetime.fromtimestamp(value_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, OSError, ValueError):
         return f"{value_ms} ms"
+
+
+def ago(value_ms: int) -> str:
+    """Return how long ago a time since 1970 was."""
+    passed_ms = time.time_ns() // 1_000_000 - value_ms
+    return "just now" if passed_ms < 1_000 else f"{duration(passed_ms // 1_000 * 1_000)} ago"
 
 
 def json_of(view: object) -> bytes:

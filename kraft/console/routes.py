@@ -10,10 +10,21 @@ from msgspec import Struct
 
 from kraft.console.asking import Asked
 from kraft.console.forms import Done
-from kraft.console.pages import broker, elections, moves, plan
+from kraft.console.pages import (
+    broker,
+    elections,
+    group_changes,
+    group_history,
+    group_reset,
+    hanging,
+    moves,
+    plan,
+    transactions,
+)
 from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, users
 from kraft.console.pages.brokers import brokers
-from kraft.console.pages.groups import group, groups
+from kraft.console.pages.group import group
+from kraft.console.pages.groups import groups
 from kraft.console.pages.overview import overview
 from kraft.console.pages.produce import FORM_BYTES_MAX as RECORD_BYTES_MAX
 from kraft.console.pages.produce import produce, send
@@ -28,6 +39,7 @@ NAVIGATION: Final = (
     ("Brokers", "/brokers"),
     ("Topics", "/topics"),
     ("Groups", "/groups"),
+    ("Transactions", "/transactions"),
     ("Moves", "/moves"),
     ("Users", "/users"),
     ("ACLs", "/acls"),
@@ -100,6 +112,13 @@ _MOVES: Final = "/clusters/{cluster}/moves"
 _PLAN: Final = "/clusters/{cluster}/moves/plan"
 _ELECTIONS: Final = "/clusters/{cluster}/moves/elections"
 _UNCLEAN: Final = "/clusters/{cluster}/moves/elections/unclean"
+_GROUP_HISTORY: Final = "/clusters/{cluster}/group-history/{group:path}"
+_GROUP_RESET: Final = "/clusters/{cluster}/group-reset/{group:path}"
+_GROUP_OFFSETS: Final = "/clusters/{cluster}/group-offsets/{group:path}"
+_GROUP_MEMBERS: Final = "/clusters/{cluster}/group-members/{group:path}"
+_GROUP_DELETE: Final = "/clusters/{cluster}/group-delete/{group:path}"
+_ABORT: Final = "/clusters/{cluster}/transaction-abort"
+_RESET: Final = ("target", "value", "topic", "partitions")
 
 PAGES: Final = (
     Page(
@@ -193,7 +212,57 @@ PAGES: Final = (
         template="group.html",
         load=group,
         asks="Describe on Group",
-        takes=("page",),
+        takes=("q", "page"),
+    ),
+    Page(
+        path=_GROUP_HISTORY,
+        template="group_history.html",
+        load=group_history.group_history,
+        asks="Describe on Group, and on Topic",
+    ),
+    Page(
+        path=_GROUP_RESET,
+        template="group_reset.html",
+        load=group_reset.reset_page,
+        asks="Describe on Group, and on Topic",
+        takes=_RESET,
+    ),
+    Page(path=_GROUP_OFFSETS, template="group_offsets.html", load=group_changes.offsets_page, asks="Describe on Group"),
+    Page(path=_GROUP_MEMBERS, template="group_members.html", load=group_changes.members_page, asks="Describe on Group"),
+    Page(path=_GROUP_DELETE, template="group_delete.html", load=group_changes.delete_page, asks="Describe on Group"),
+    Page(
+        path="/clusters/{cluster}/transactions",
+        template="transactions.html",
+        load=transactions.transactions,
+        asks="Describe on TransactionalId, each",
+        takes=(*TABLE, "show"),
+    ),
+    Page(
+        path="/clusters/{cluster}/transactions/{transactional_id:path}",
+        template="transaction.html",
+        load=transactions.transaction,
+        asks="Describe on TransactionalId",
+    ),
+    Page(
+        path="/clusters/{cluster}/transaction-producers",
+        template="producers.html",
+        load=transactions.producers,
+        asks="Read on Topic",
+        takes=("topic", "partition"),
+    ),
+    Page(
+        path="/clusters/{cluster}/transaction-hanging",
+        template="hanging.html",
+        load=hanging.hanging,
+        asks="Read on Topic, each; Describe on TransactionalId",
+        takes=("topic", "minutes"),
+    ),
+    Page(
+        path=_ABORT,
+        template="abort.html",
+        load=hanging.abort_page,
+        asks="Read on Topic; Describe on TransactionalId",
+        takes=("topic", "partition", "start_offset"),
     ),
     Page(
         path="/clusters/{cluster}/users",
@@ -351,6 +420,27 @@ CHANGES: Final[tuple[Change, ...]] = (
         takes=("partitions", "topics", "all"),
     ),
     Change(path=_UNCLEAN, perform=elections.elect_unclean, asks="Alter on Cluster", takes=("which", "confirm")),
+    Change(
+        path=_GROUP_RESET,
+        perform=group_reset.reset_offsets,
+        asks="Read on Group, and on Topic",
+        form_bytes_max=group_reset.FORM_BYTES_MAX,
+        takes=(*_RESET, "plan"),
+    ),
+    Change(
+        path=_GROUP_OFFSETS,
+        perform=group_changes.delete_offsets,
+        asks="Delete on Group, and Read on Topic",
+        takes=("topic", "confirm"),
+    ),
+    Change(path=_GROUP_MEMBERS, perform=group_changes.remove_members, asks="Read on Group", takes=("instance",)),
+    Change(path=_GROUP_DELETE, perform=group_changes.delete_group, asks="Delete on Group", takes=("confirm",)),
+    Change(
+        path=_ABORT,
+        perform=hanging.abort,
+        asks="Write on Topic; over Kafka's protocol ClusterAction on Cluster",
+        takes=("topic", "partition", "start_offset", "confirm"),
+    ),
 )
 
 STREAMS: Final[tuple[Stream, ...]] = (

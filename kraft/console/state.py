@@ -9,6 +9,7 @@ from kraft.console.kept import Kept
 from kraft.console.moves_seen import MovesSeen
 from kraft.console.records.decoding.registry import Registries
 from kraft.console.records.readers import Readers
+from kraft.console.sampling import Sampling
 from kraft.console.sent_forms import SentForms
 
 FACTS_MAX: Final = 2
@@ -35,6 +36,10 @@ class State:
         self.moves = MovesSeen()
         """Since when partitions move: as many as `moves_seen.SEEN_MAX`."""
 
+        self.sampling = Sampling()
+        """The groups that users look at, over time."""
+
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""
         self.readers.close()
+        self.sampling.close()

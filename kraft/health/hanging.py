@@ -122,6 +122,19 @@ def coordinated(admin: Admin, producer_ids: Iterable[int]) -> tuple[dict[int, st
     return ids, described
 
 
+def why_not_hanging(admin: Admin, transaction: OpenInPartition) -> str | None:
+    """Return why an open transaction does not hang; None if it does. Raises Refusal."""
+    ids, described = coordinated(admin, [transaction.producer.producer_id])
+    transactional_id = ids.get(transaction.producer.producer_id, "")
+    description = described.get(transactional_id)
+    if description is None or transaction.partition not in description.partitions:
+        return None
+    return (
+        f"the transaction does not hang: its coordinator, broker {description.coordinator.node_id}, has it as "
+        f"{description.state} of transactional id {transactional_id!r}"
+    )
+
+
 def _still_open(admin: Admin, transactions: Sequence[OpenInPartition], broker_id: int | None) -> list[OpenInPartition]:
     """Leave out those that have ended since: a coordinator forgets a transaction when its markers are written."""
     outcomes = admin.describe_producers([each.partition for each in transactions], broker_id=broker_id)

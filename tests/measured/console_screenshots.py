@@ -80,6 +80,9 @@ def _fill(servers: str, open_now: ExitStack) -> None:
         consumer.subscribe(["orders", "payments"])
         until(lambda: bool(list(consumer.poll(500))), "records are read")  # noqa: B023  # It is called in this turn.
         consumer.commit()
+    paying = open_now.enter_context(Producer(servers, transactional_id="payments"))
+    paying.begin_transaction()
+    paying.send("payments", b'{"order": 1}').result(60)
     _produce_more(servers)
 
 
@@ -96,7 +99,8 @@ def _addresses() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         end = page.path.removeprefix("/clusters/{cluster}").strip("/")
         name = "".join(each if each.isalnum() else "-" for each in end).strip("-") or "overview"
-        yield name.replace("--", "-"), address_of(page, cluster="prod", topic="orders", group="billing", broker="1")
+        names = {"topic": "orders", "group": "billing", "broker": "1", "transactional_id": "payments"}
+        yield name.replace("--", "-"), address_of(page, cluster="prod", **names)
     yield from (("clusters", "/"), ("api", "/api"), ("login", "/login?cluster=prod"))
 
 

@@ -39,6 +39,10 @@ _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
     "/clusters/{cluster}/acls/delete": {"principal": "User:viewer"},
     "/clusters/{cluster}/quotas/set": {"user": "viewer"},
     "/clusters/{cluster}/quotas/remove": {"user": "viewer"},
+    "/clusters/{cluster}/group-reset/{group:path}": {"target": "latest"},
+    "/clusters/{cluster}/transaction-hanging": {"minutes": "15"},
+    "/clusters/{cluster}/transaction-producers": {"topic": "orders", "partition": "0"},
+    "/clusters/{cluster}/transaction-abort": {"topic": "orders", "partition": "0", "start_offset": "0"},
 }
 """What pages that are about something ask for in their query."""
 

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from kraft.console import rendering
+from kraft.console.asking import Paged, Panel
 from kraft.console.forms import Form
 from kraft.console.routes import NAVIGATION
 
@@ -44,3 +45,12 @@ def assert_shown_as_text(template: str, view: Any, **values: Any) -> None:
     assert "<img" not in page
     assert "&lt;script&gt;" in page
     assert "\u202e" not in page
+
+
+def paged(*rows: Any) -> Paged[Any]:
+    """Return a page of a table with these rows, and more after it."""
+    return Paged(rows=list(rows), found=1, total=9, page=1, pages=2, search=EVIL, sort="name", descending=False)
+
+
+def failed() -> Panel[Any]:
+    return Panel(problem=EVIL, code="NO_ANSWER")

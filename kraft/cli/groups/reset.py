@@ -26,7 +26,6 @@ from kraft.cli.groups.reset_options import (
     ToOffsetOption,
     chosen_target,
 )
-from kraft.cli.groups.reset_plan import NewOffset, OffsetsBeforeReset, ResetFailed, Target, ToListed, ToTime, plan
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -37,6 +36,7 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.printing import print_columns, print_json, say
+from kraft.client.model.offset_reset import NewOffset, OffsetsBeforeReset, ResetFailed, Target, ToListed, ToTime, plan
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kraft.cli.groups.moments import parse_datetime, parse_duration
 from kraft.cli.groups.offset_files import read_offsets
-from kraft.cli.groups.reset_plan import (
+from kraft.client.model.offset_reset import (
     ShiftBy,
     Target,
     ToCurrent,
@@ -20,6 +19,7 @@ from kraft.cli.groups.reset_plan import (
     ToOffset,
     ToTime,
 )
+from kraft.model.moments import parse_datetime, parse_duration
 
 AllTopicsOption = Annotated[
     bool, typer.Option("--all-topics", help="All partitions of which the group has committed offsets.")

@@ -69,11 +69,13 @@ def abort(
     its coordinator is going to end does not hang, and is refused: aborted in one partition, it could still be committed
     in the others.
     """
+    from kraft.health.hanging import why_not_hanging
+
     chosen = one_partition(positional, topic, partition)
     _check_options(start_offset, producer_id, producer_epoch, coordinator_epoch)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         transaction = _open_transaction(admin, chosen, start_offset, producer_id)
-        objection = _objection(admin, transaction)
+        objection = why_not_hanging(admin, transaction)
         is_refused = execute and objection is not None
         if execute and not is_refused:
             admin.abort_transaction(
@@ -134,18 +136,3 @@ def _open_transaction(
             f"no open transaction in {partition} {named}: `kraft transactions describe-producers` shows those there are"
         )
     return found
-
-
-def _objection(admin: Admin, transaction: OpenInPartition) -> str | None:
-    """Return why the transaction does not hang; None if it does."""
-    from kraft.health.hanging import coordinated
-
-    ids, described = coordinated(admin, [transaction.producer.producer_id])
-    transactional_id = ids.get(transaction.producer.producer_id, "")
-    description = described.get(transactional_id)
-    if description is None or transaction.partition not in description.partitions:
-        return None
-    return (
-        f"the transaction does not hang: its coordinator, broker {description.coordinator.node_id}, has it as "
-        f"{description.state} of transactional id {transactional_id!r}"
-    )

@@ -12,6 +12,7 @@ from kraft.client.aio import (
     config_admin,
     directory_admin,
     group_admin,
+    many_groups,
     partition_admin,
     record_admin,
     topic_admin,
@@ -124,6 +125,8 @@ class Admin:
     list_groups = group_admin.list_groups
     describe_group_lags = group_admin.describe_group_lags
     describe_consumer_groups = group_admin.describe_consumer_groups
+    describe_many_groups = many_groups.describe_many_groups
+    list_offsets_of_many_groups = many_groups.list_offsets_of_many_groups
     delete_consumer_groups = group_admin.delete_consumer_groups
     remove_members_from_consumer_group = group_admin.remove_members_from_consumer_group
     list_consumer_group_offsets = group_admin.list_consumer_group_offsets

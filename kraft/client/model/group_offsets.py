@@ -123,15 +123,18 @@ def fetched_offsets(group: OffsetFetchResponseGroup) -> dict[TopicPartition, Off
 def check_fetched(response: OffsetFetchResponse) -> None:
     """Raise the Refusal of the first group or partition whose offsets were not fetched."""
     for group in response.groups:
-        if group.error_code:
-            raise Refusal(
-                error_code(group.error_code), f"the committed offsets of group {group.group_id} were not fetched"
-            )
-        for topic in group.topics:
-            for each in topic.partitions:
-                if each.error_code:
-                    what = f"the committed offset of {topic.name}-{each.partition_index} was not fetched"
-                    raise partition_refusal(what, error_code(each.error_code))
+        check_fetched_group(group)
+
+
+def check_fetched_group(group: OffsetFetchResponseGroup) -> None:
+    """Raise the Refusal of the group, or of its first partition whose offset was not fetched."""
+    if group.error_code:
+        raise Refusal(error_code(group.error_code), f"the committed offsets of group {group.group_id} were not fetched")
+    for topic in group.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                what = f"the committed offset of {topic.name}-{each.partition_index} was not fetched"
+                raise partition_refusal(what, error_code(each.error_code))
 
 
 def partition_refusal(what: str, code: ErrorCode) -> Refusal:

@@ -108,6 +108,8 @@ class Admin(ThreadClient[AsyncAdmin]):
     list_groups = waiting(AsyncAdmin.list_groups)
     describe_group_lags = waiting(AsyncAdmin.describe_group_lags)
     describe_consumer_groups = waiting(AsyncAdmin.describe_consumer_groups)
+    describe_many_groups = waiting(AsyncAdmin.describe_many_groups)
+    list_offsets_of_many_groups = waiting(AsyncAdmin.list_offsets_of_many_groups)
     delete_consumer_groups = waiting(AsyncAdmin.delete_consumer_groups)
     remove_members_from_consumer_group = waiting(AsyncAdmin.remove_members_from_consumer_group)
     list_consumer_group_offsets = waiting(AsyncAdmin.list_consumer_group_offsets)

@@ -1,21 +1,32 @@
-"""The list of groups, and one group with its members and how far it is behind."""
+"""The list of groups: state, members, and how far the groups of this page of the table are behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from kraft.client import GroupDescription, KraftError, TopicPartition
+from kraft.client import ErrorCode, GroupDescription, KraftError, OffsetAndMetadata, TopicPartition
 from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
-from kraft.model.list_offsets import LATEST_TIMESTAMP
+from kraft.console.pages.log_ends import End, log_ends
+from kraft.model.group_lags import UNKNOWN, GroupLag
 
 if TYPE_CHECKING:
-    from kraft.client import Admin, OffsetAndMetadata, OffsetAndTimestamp
+    from kraft.client import Admin
 
-SORTS: Final = ("name", "state")
+SORTS: Final = ("name", "state", "type")
+
+OFFSET_TYPES: Final = ("classic", "consumer")
+"""Types of groups that commit offsets, and whose members the client describes."""
+
+PARTITIONS_MAX: Final = 20_000
+"""Partitions whose ends are asked for, for one page of the table."""
+
+NO_OFFSETS: Final = "NOTFOUND"
+"""Burrow's state of a group that has committed nothing."""
 
 
 class GroupRow(Struct, frozen=True, kw_only=True):
@@ -25,60 +36,61 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     protocol: str
 
 
+class Lag(Struct, frozen=True, kw_only=True):
+    """How far a group is behind. None: not known."""
+
+    records: int | None = None
+    """Of all its partitions whose lag is known."""
+
+    behind_ms: int | None = None
+    """Age of the oldest record that waits."""
+
+    is_at_least: bool = False
+    """Whether the age may be higher."""
+
+    status: str = ""
+    """Burrow's state; empty: not known."""
+
+    partitions: int = 0
+    """Of which offsets are committed."""
+
+    problem: str = ""
+
+
 class Groups(Struct, frozen=True, kw_only=True):
     groups: Panel[Paged[GroupRow]]
+    members: Panel[dict[str, int]]
+    """By group, those of this page of the table; a group that cannot be described is left out."""
+
+    lags: Panel[dict[str, Lag]]
+    """Likewise."""
+
+    judged_by: str
+    """Who says how far they are behind in time: their coordinators, or the console by its own samples."""
 
     @property
     def status(self) -> int:
         return self.groups.status
 
 
-class MemberRow(Struct, frozen=True, kw_only=True):
-    member: str
-    instance: str | None
-    client: str
-    host: str
-    partitions: list[str]
-
-
-class GroupFacts(Struct, frozen=True, kw_only=True):
-    group: str
-    state: str
-    type: str
-    assignor: str
-    coordinator: int
-    members: list[MemberRow]
-
-
-class LagRow(Struct, frozen=True, kw_only=True):
-    """How far the group is behind in one partition, in records; None: not known."""
-
-    topic: str
-    partition: int
-    committed: int
-    end: int | None
-    lag: int | None
-    problem: str = ""
-
-
-class Lags(Struct, frozen=True, kw_only=True):
-    total: int
-    """Of the partitions whose lag is known."""
-
-    partitions: Paged[LagRow]
-
-
-class Group(Struct, frozen=True, kw_only=True):
-    group: Panel[GroupFacts]
-    lags: Panel[Lags]
-
-    @property
-    def status(self) -> int:
-        return self.group.status
-
-
 async def groups(asked: Asked) -> Groups:
-    return Groups(groups=await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS))))
+    listed = await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS)))
+    rows = [] if listed.value is None else listed.value.rows
+    shown = [each.group for each in rows if each.type.lower() in OFFSET_TYPES]
+    members, lags = await asyncio.gather(
+        asked.panel(lambda: _members(asked.admin, shown)), asked.panel(lambda: lags_of_groups(asked, shown))
+    )
+    if lags.value is not None and not knows_lags(asked):
+        lags = Panel(value={name: _with_samples(asked, name, each) for name, each in lags.value.items()})
+    return Groups(groups=listed, members=members, lags=lags, judged_by=judged_by(asked))
+
+
+def _with_samples(asked: Asked, name: str, lag: Lag) -> Lag:
+    known = asked.state.sampling.known(asked.cluster.name, asked.user, name)
+    if known is None or lag.problem:
+        return lag
+    behind = known.behind
+    return replace(lag, behind_ms=behind.ms, is_at_least=behind.is_at_least, status=known.state.name)
 
 
 def _listed(admin: Admin, asked_for: Wanted) -> Paged[GroupRow]:
@@ -87,65 +99,65 @@ def _listed(admin: Admin, asked_for: Wanted) -> Paged[GroupRow]:
         for each in admin.list_groups(timeout_ms=CLIENT_MS)
     ]
     found = [each for each in rows if asked_for.matches(each.group)]
-    by_state = asked_for.sort == "state"
-    return asked_for.shown(found, len(rows), lambda each: (each.state if by_state else "", each.group))
+
+    def key(each: GroupRow) -> tuple[str, str]:
+        return {"state": each.state, "type": each.type}.get(asked_for.sort, ""), each.group
+
+    return asked_for.shown(found, len(rows), key)
 
 
-async def group(asked: Asked) -> Group:
-    name, shown = asked.path["group"], wanted(asked.query, ("partition",))
-    described, lags = await asyncio.gather(
-        asked.panel(lambda: facts_of(asked.admin.describe_consumer_groups([name], timeout_ms=CLIENT_MS)[0])),
-        asked.panel(lambda: _lags(asked.admin, name, shown)),
+def _members(admin: Admin, shown: Sequence[str]) -> dict[str, int]:
+    described = admin.describe_many_groups(shown, timeout_ms=CLIENT_MS) if shown else {}
+    return {name: len(each.members) for name, each in described.items() if isinstance(each, GroupDescription)}
+
+
+def lags_of_groups(asked: Asked, shown: Sequence[str]) -> dict[str, Lag]:
+    """Return how far groups are behind: what their coordinators saw, or by Kafka's protocol what offsets say now."""
+    if not shown:
+        return {}
+    if knows_lags(asked):
+        return {each.group_id: lag_of(each) for each in asked.admin.describe_group_lags(shown, timeout_ms=CLIENT_MS)}
+    committed = asked.admin.list_offsets_of_many_groups(shown, timeout_ms=CLIENT_MS // 2)
+    places = {place for each in committed.values() if not isinstance(each, KraftError) for place in each}
+    if len(places) > PARTITIONS_MAX:
+        problem = f"the groups of this page read {len(places):,} partitions, too many for one table: search for less"
+        return dict.fromkeys(shown, Lag(problem=problem))
+    ends = log_ends(asked.admin, places)
+    return {name: _by_offsets(outcome, ends) for name, outcome in committed.items()}
+
+
+def judged_by(asked: Asked) -> str:
+    return "coordinator" if knows_lags(asked) else "console"
+
+
+def knows_lags(asked: Asked) -> bool:
+    """Return whether brokers say how far groups are behind in time: Kafka's protocol has no request for it."""
+    return asked.cluster.wire_protocol != "kafka"
+
+
+def lag_of(group: GroupLag) -> Lag:
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return Lag(status=NO_OFFSETS)
+    if group.error_code != ErrorCode.NONE:
+        return Lag(problem=group.error_message)
+    known = [each.lag for each in group.partitions if each.lag != UNKNOWN]
+    last = max(group.partitions, key=lambda each: each.behind_ms, default=None)
+    return Lag(
+        records=sum(known) if known else None,
+        behind_ms=None if last is None or last.behind_ms == UNKNOWN else last.behind_ms,
+        is_at_least=last is not None and last.is_at_least,
+        status=group.state,
+        partitions=len(group.partitions),
     )
-    return Group(group=described, lags=lags)
 
 
-def facts_of(description: GroupDescription) -> GroupFacts:
-    return GroupFacts(
-        group=description.group_id,
-        state=description.state,
-        type=description.type,
-        assignor=description.assignor,
-        coordinator=description.coordinator.node_id,
-        members=[
-            MemberRow(
-                member=each.member_id,
-                instance=each.group_instance_id,
-                client=each.client_id,
-                host=each.host,
-                partitions=list(map(str, each.assignment)),
-            )
-            for each in description.members
-        ],
-    )
-
-
-def _lags(admin: Admin, group: str, shown: Wanted) -> Lags:
-    committed = admin.list_consumer_group_offsets(group, timeout_ms=CLIENT_MS // 2)
-    ends: Mapping[TopicPartition, OffsetAndTimestamp | KraftError] = {}
-    if committed:
-        ends = admin.list_offsets(dict.fromkeys(committed, LATEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2)
-    return lags_of(committed, ends, shown)
-
-
-def lags_of(
-    committed: Mapping[TopicPartition, OffsetAndMetadata],
-    ends: Mapping[TopicPartition, OffsetAndTimestamp | KraftError],
-    shown: Wanted,
-) -> Lags:
-    rows = []
-    for place, offset in sorted(committed.items()):
-        end = ends[place]
-        is_known = not isinstance(end, KraftError)
-        rows.append(
-            LagRow(
-                topic=place.topic,
-                partition=place.partition,
-                committed=offset.offset,
-                end=end.offset if not isinstance(end, KraftError) else None,
-                # A log that was truncated or made anew may end before the offset.
-                lag=max(0, end.offset - offset.offset) if not isinstance(end, KraftError) else None,
-                problem="" if is_known else str(end),
-            )
-        )
-    return Lags(total=sum(each.lag or 0 for each in rows), partitions=shown.shown(rows, len(rows)))
+def _by_offsets(
+    committed: Mapping[TopicPartition, OffsetAndMetadata] | KraftError, ends: Mapping[TopicPartition, End]
+) -> Lag:
+    if isinstance(committed, KraftError):
+        return Lag(problem=str(committed))
+    if not committed:
+        return Lag(status=NO_OFFSETS)
+    # A log that was truncated or made anew may end before the offset.
+    known = [max(0, end - each.offset) for place, each in committed.items() if isinstance(end := ends[place], int)]
+    return Lag(records=sum(known) if known else None, partitions=len(committed))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from kraft.client import ConfigSource, ErrorCode, KraftError, Refusal, TopicPartition
-from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, wanted
+from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, wanted, with_rows
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -101,16 +101,7 @@ def _listed(admin: Admin, asked_for: Wanted) -> Paged[TopicRow]:
     page = asked_for.shown(found, len(names))
     by_name = {each.topic: row_of(each) for each in _described(admin, page.rows)}
     rows = [by_name[each] for each in page.rows if each in by_name]
-    return Paged(
-        rows=rows,
-        found=page.found,
-        total=page.total,
-        page=page.page,
-        pages=page.pages,
-        search=page.search,
-        sort=page.sort,
-        descending=page.descending,
-    )
+    return with_rows(page, rows)
 
 
 def _described(admin: Admin, names: Sequence[str]) -> list[TopicDescription]:

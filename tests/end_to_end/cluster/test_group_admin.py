@@ -98,6 +98,12 @@ def test_groups_are_shown_and_deleted_and_their_offsets_changed(cluster: Cluster
         assert assignments(new) == assignments(old) == [ORDERS]
         assert (old.members[0].client_id, old.members[0].host) == ("python", "/127.0.0.1")
         everything = dict.fromkeys(ORDERS, RECORDS // 2)
+        many = admin.describe_many_groups(["old", "new", "none"])
+        assert (many["old"], many["new"]) == (old, new)
+        assert isinstance(many["none"], Refusal)
+        assert many["none"].error_code is ErrorCode.GROUP_ID_NOT_FOUND
+        of_many = admin.list_offsets_of_many_groups(["old", "none"])
+        assert of_many == {"old": admin.list_consumer_group_offsets("old"), "none": {}}
         for group_id in ("old", "new"):
             committed = admin.list_consumer_group_offsets(group_id, require_stable=True)
             assert {partition: each.offset for partition, each in committed.items()} == everything

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -19,15 +18,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kraft.client import Admin, KraftError
 from kraft.client import TopicPartition as KraftPartition
-from kraft.log.format.record_batch import build_batch
-from kraft.log.format.record_codec import Record
-from kraft.model.errors import ErrorCode
 from kraft.testing import Cluster
-from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.command_line import kraft, run_kraft
 from tests.support.kafka.kafka_jars import Finished, kafka_jars, run_kafka_tool
-from tests.support.kafka.single_requests import response
+from tests.support.kafka.transactions.hanging import hang
 from tests.support.waiting import until
 
 # Fetching the jars may come first, once.
@@ -40,9 +35,6 @@ HANGING_IDS = {"by-kraft": 4_711, "by-kafka": 4_712}
 TIMEOUT_MS = 600_000
 UNUSED = "größe 😀"
 """Transactional id of a producer that has begun no transaction."""
-
-PRODUCE_VERSION = 11
-MINUTE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +55,7 @@ def open_transaction(cluster: Cluster) -> Iterator[None]:
             admin.create_topic(topic, 2, 3)
     for topic in TOPICS:
         until_known(cluster, topic, 2)
-        hang(cluster, topic)
+        hang(cluster, topic, HANGING_IDS[topic])
     committing, opening = (transactional(cluster, transactional_id) for transactional_id in ("paid", "paying"))
     for producer in (committing, opening):
         producer.begin_transaction()
@@ -86,24 +78,6 @@ def transactional(cluster: Cluster, transactional_id: str) -> Producer:
     )
     producer.init_transactions(60)
     return producer
-
-
-def hang(cluster: Cluster, topic: str) -> None:
-    """Write a batch of a transaction that no coordinator knows, as of twenty minutes ago."""
-    records = [Record(0, int(time.time() * 1_000) - 20 * MINUTE_MS, None, b"undecided")]
-    batch = build_batch(records, producer_id=HANGING_IDS[topic], producer_epoch=3, base_sequence=0, transactional=True)
-    data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=0, records=batch),))
-    request = ProduceRequest(transactional_id="gone", acks=-1, timeout_ms=30_000, topic_data=(data,))
-
-    def is_written() -> bool:
-        codes = [
-            response(server, request, PRODUCE_VERSION).responses[0].partition_responses[0].error_code
-            for server in cluster.kafka_bootstrap_servers.split(",")
-        ]
-        # Two of the three brokers do not lead the partition.
-        return ErrorCode.NONE in codes
-
-    until(is_written, f"the batch was not written to {topic}")
 
 
 # --- the two tools ----------------------------------------------------------------------------------------------------

@@ -28,9 +28,11 @@ REFUSED_BY_OPEN_CLUSTERS: Final = {
     "RESOURCE_NOT_FOUND",
     "UNSUPPORTED_VERSION",
     "OFFSET_OUT_OF_RANGE",
+    "TRANSACTIONAL_ID_NOT_FOUND",
+    "INVALID_TXN_STATE",
 }
 """Without an authorizer there are no ACLs, and no audit; the connections of clients are told by gRPC only. A partition
-may have got no record."""
+may have got no record, and no transaction is open that could be shown, or aborted."""
 
 _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -175,7 +177,7 @@ def test_the_console_shows_each_page_or_says_why_not(brokers: str, admin: Admin,
     with console(tmp_path, {"clusters": "c", **settings}) as port:
         browser, refused = Browser(port), dict[str, list[str]]()
         for page in PAGES:
-            address = address_of(page, cluster="c", topic=topic, group=group, broker="1")
+            address = address_of(page, cluster="c", topic=topic, group=group, broker="1", transactional_id="none")
             shown, answer = browser.get(address), browser.get(f"/api{address}")
             assert_fits(f"/api{page.path}", "get", answer)
             assert shown.status not in (500, 504), f"{address}: {answer.text}"

@@ -88,6 +88,8 @@ def _write(servers: str) -> None:
             value = f'{{"number": {number}, "text": "{SCRIPT}"}}'.encode()
             sent = producer.send(TOPIC, value, key=SCRIPT.encode(), headers=[(SCRIPT, SCRIPT.encode())], partition=0)
             sent.result(DEADLINE_S)
+    with Producer(servers, transactional_id=SCRIPT) as producer, producer.transaction():
+        producer.send(TOPIC, b"paid", partition=1)
     with Consumer(servers, group_id=SCRIPT, client_id=SCRIPT, auto_offset_reset="earliest") as consumer:
         consumer.subscribe([TOPIC])
         until(lambda: bool(list(consumer.poll(500))), "records are read")
@@ -102,7 +104,8 @@ def log_in(shown: Shown) -> None:
 
 
 def addresses() -> list[str]:
-    return [address_of(each, cluster="prod", topic=TOPIC, group=SCRIPT, broker="1") for each in PAGES]
+    names = {"topic": TOPIC, "group": SCRIPT, "broker": "1", "transactional_id": SCRIPT}
+    return [address_of(each, cluster="prod", **names) for each in PAGES]
 
 
 def test_no_page_runs_what_strangers_named_or_breaks_its_own_policy(shown: Shown) -> None:

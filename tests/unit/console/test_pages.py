@@ -17,7 +17,6 @@ from kraft.console.asking import Asked, Paged, Panel, Wanted, problem_of, wanted
 from kraft.console.config import ClusterConfig
 from kraft.console.forms import Form
 from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
-from kraft.console.pages.groups import Group, GroupFacts, GroupRow, Groups, LagRow, Lags, MemberRow
 from kraft.console.pages.overview import Overview, health_of
 from kraft.console.pages.produce import Produce, Producing
 from kraft.console.pages.topics import ConfigRow, Offsets, PartitionRow, Topic, TopicFacts, TopicRow, Topics
@@ -43,9 +42,6 @@ def views() -> dict[str, list[Any]]:
     places = PartitionRow(partition=0, leader=None, replicas=[1, 2], in_sync=[1], offline=[2])
     config = ConfigRow(name=EVIL, value=EVIL, source=EVIL, overridden=True, help=EVIL)
     topic_facts = TopicFacts(topic=EVIL, topic_id=EVIL, internal=True, partitions=paged(places))
-    member = MemberRow(member=EVIL, instance=EVIL, client=EVIL, host=EVIL, partitions=[EVIL])
-    group = GroupFacts(group=EVIL, state=EVIL, type=EVIL, assignor=EVIL, coordinator=1, members=[member])
-    lag = LagRow(topic=EVIL, partition=0, committed=1, end=None, lag=None, problem=EVIL)
     one = Broker(broker_id=1, addresses=[EVIL], rack=EVIL, state=EVIL, leaders=1, replicas=1, in_sync=1)
     directory = Directory(path=EVIL, problem=EVIL, replicas=1, size_bytes=1, total_bytes=-1, usable_bytes=-1)
     directories = DirectoriesOfBroker(broker_id=1, problem=EVIL, directories=[directory])
@@ -78,15 +74,6 @@ def views() -> dict[str, list[Any]]:
                 offset=1,
             ),
             Produce(name=EVIL, topic=failed(), once=EVIL, partition=None, offset=None),
-        ],
-        "groups.html": [
-            Groups(groups=Panel(value=paged(GroupRow(group=EVIL, state=EVIL, type=EVIL, protocol=EVIL)))),
-            Groups(groups=failed()),
-        ],
-        "group.html": [
-            Group(group=Panel(value=group), lags=Panel(value=Lags(total=0, partitions=paged(lag)))),
-            Group(group=Panel(value=group), lags=failed()),
-            Group(group=failed(), lags=failed()),
         ],
     }
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.cli.groups.moments import parse_datetime, parse_duration
+from kraft.model.moments import parse_datetime, parse_duration
 
 NOON_MS = 1_795_348_800_000
 """2026-11-22, 12:00 in UTC."""

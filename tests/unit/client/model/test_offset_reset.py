@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.cli.groups.reset_plan import (
+from kraft.client.model.offset_reset import (
     NewOffset,
     OffsetsBeforeReset,
     ResetFailed,

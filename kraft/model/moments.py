@@ -1,4 +1,4 @@
-"""Times of the command line in ISO 8601: `2026-11-22T10:00:00.000Z`, `PT1H30M`."""
+"""Times in ISO 8601, as people type them: `2026-11-22T10:00:00.000Z`, `PT1H30M`."""
 
 from __future__ import annotations
 
