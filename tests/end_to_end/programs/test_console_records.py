@@ -18,6 +18,7 @@ from tests.support.console_browser import Browser, console
 from tests.support.console_cluster import cluster_of_users, console_settings, everybody, rights
 from tests.support.console_pages import without_own_scripts
 from tests.support.kafka.login_cluster import LoginCluster
+from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.support.waiting import until
 
 SCRIPT: Final = "<script>alert(1)</script>"
@@ -56,14 +57,23 @@ def written(servers: str) -> None:
             producer.commit_transaction() if commits else producer.abort_transaction()
 
 
+@pytest.fixture(name="registry", scope="module")
+def _registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as served:
+        yield served
+
+
 @pytest.fixture(name="browsers", scope="module")
-def _browsers(cluster: LoginCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Browser]]:
+def _browsers(
+    cluster: LoginCluster, registry: SchemaRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Browser]]:
     settings = console_settings(cluster)
     settings |= {
         "clusters": "prod,open,masked",
         "cluster.prod.records.view": "on",
         "cluster.masked.bootstrap.servers": cluster.bootstrap_servers,
         "cluster.masked.records.view": "on",
+        "cluster.masked.schema.registry.url": registry.url,
         "cluster.masked.mask.cards.topics": "*",
         "cluster.masked.mask.cards.fields": "card",
     }
@@ -217,6 +227,29 @@ def test_brokers_and_the_file_decide_who_sees_what(browsers: dict[str, Browser])
     assert masked.rows("orders", filter='value.card == "secret-44"') == []
     assert masked.rows("orders", text="secret-44") == []
     assert "secret-44" not in json.dumps(masked.one("orders", 2, 14))
+
+
+def test_avro_of_a_registry_is_decoded_filtered_and_masked(
+    cluster: LoginCluster, registry: SchemaRegistry, browsers: dict[str, Browser]
+) -> None:
+    fields = [{"name": "total", "type": "long"}, {"name": "card", "type": "string"}]
+    registry.add(7, json.dumps({"type": "record", "name": "Payment", "fields": fields}))
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("typed", 1, 1)
+    with Producer(cluster.bootstrap_servers) as producer:
+        for schema_id, text in ((7, b"\x54\x0csecret"), (8, b"\x54\x0csecret"), (7, b"\x54")):
+            producer.send("typed", b"\0" + schema_id.to_bytes(4, "big") + text).result(30)
+    masked = Reads(browsers["nobody"], "masked")
+    (found,) = masked.rows("typed", filter="value.total == 42")
+    assert (found["value"]["format"], found["value"]["text"]) == (
+        "avro",
+        '{"total":42,"card":"\u2022\u2022\u2022\u2022"}',
+    )
+    for fields_of_query in ({}, {"value_format": "hex"}, {"value_format": "text"}, {"text": "secret"}):
+        page = masked.found("typed", **fields_of_query)
+        assert all(each["value"]["size_bytes"] is None for each in page["rows"])
+        assert not any(each in json.dumps(page["rows"]) for each in ("secret", "73 65 63"))
+    assert [each["value"]["format"] for each in masked.rows("typed")].count("hidden") == 2
 
 
 def test_reading_leaves_no_group(cluster: LoginCluster, root: Reads) -> None:
