@@ -23,7 +23,8 @@ from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.report import Cell, Output, Report, print_report, say
 from benchmarks.servers import resident_mib
 from kraft.client import Admin, NewTopic, Producer, TopicPartition
-from kraft.console.routes import PAGES, Page
+from kraft.console.route_kinds import Page
+from kraft.console.routes import PAGES
 from kraft.server.process.file_limit import raise_file_limit
 from kraft.testing import Cluster
 from tests.support.console_addresses import address_of

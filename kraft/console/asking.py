@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Row = TypeVar("Row")
+Other = TypeVar("Other")
 
 PANEL_S: Final = 3.0
 """Longest wait for a panel."""

@@ -15,7 +15,8 @@ from kraft.console.asking import LoginOver, Panel, problem_of
 from kraft.console.config import ClusterConfig
 from kraft.console.console import Console, now_ms
 from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
-from kraft.console.routes import PAGES, Change, Page, Stream
+from kraft.console.route_kinds import Change, Page, Stream
+from kraft.console.routes import PAGES
 from kraft.console.sessions import Login, Session
 from kraft.console.streams import TooManyStreams, written
 from kraft.model.errors import KraftError

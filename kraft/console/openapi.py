@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from kraft.console.parameters import PARAMETERS
-from kraft.console.routes import CHANGES, PAGES, STREAMS, Change, Page, Stream
+from kraft.console.route_kinds import Change, Page, Stream
+from kraft.console.routes import CHANGES, PAGES, STREAMS
 
 VERSION: Final = "1"
 """Of the API; it changes when something that a script reads is gone, or means something else."""

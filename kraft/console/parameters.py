@@ -117,7 +117,9 @@ PARAMETERS: Final = {
     "confirm": Parameter(what="Name of what is to be lost, typed again."),
     "acls": Parameter(what="Whether its ACLs are deleted, too.", type="boolean"),
     "quotas": Parameter(what="Whether its quotas are removed, too.", type="boolean"),
-    "force": Parameter(what="Whether it is done although nobody may be an administrator afterwards.", type="boolean"),
+    "force": Parameter(
+        what="Whether it is done although nobody may be an administrator then, or brokers need it.", type="boolean"
+    ),
     "user-default": Parameter(what="Whether the entity is the default of users.", type="boolean"),
     "client-id": Parameter(what="A client id."),
     "client-id-default": Parameter(what="Whether the entity is the default of client ids.", type="boolean"),
@@ -150,7 +152,7 @@ PARAMETERS: Final = {
     "key": Parameter(what="Key of the record; empty: none. To read, the whole key, as it is shown."),
     "key_format": Parameter(what=_FORMAT),
     "value": Parameter(
-        what="Value of the record; of a reset, the offset, time, duration or number that the target needs."
+        what="Value of the record, or of the config; of a reset, the offset, time, duration or number it needs."
     ),
     "value_format": Parameter(what=_FORMAT),
     "tombstone": Parameter(what="true: no value, for a key of a compacted topic.", type="boolean"),
@@ -160,4 +162,14 @@ PARAMETERS: Final = {
     ),
     "compression": Parameter(what="none (the default), gzip, snappy, lz4 or zstd."),
     "once": Parameter(what="Any text of up to 64 characters: what comes a second time with it is refused."),
+    "partition_count": Parameter(what="How many partitions; the cluster's default without it.", type="integer"),
+    "replication_factor": Parameter(what="Replicas of each partition; the cluster's default too.", type="integer"),
+    "config": Parameter(what="Configs by name; in a form, a field config.NAME for each.", type="object"),
+    "other_configs": Parameter(what="Further configs, a line NAME=VALUE for each."),
+    "count": Parameter(what="How many partitions the topic is to have.", type="integer"),
+    "reset": Parameter(what="Whether to reset the config, instead of setting a value.", type="boolean"),
+    "seen": Parameter(what="What was there before, as the page showed it; if it is another now, nothing is done."),
+    "seen_own": Parameter(what="Whether the value that was seen was set there itself.", type="boolean"),
+    "keep_from": Parameter(what="First offset to keep; all records are deleted without it.", type="integer"),
+    "offsets": Parameter(what="First offset to keep of each partition: PARTITION:OFFSET, with commas between."),
 }

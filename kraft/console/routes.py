@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
-
-from kraft.console.asking import Asked
-from kraft.console.forms import Done
 from kraft.console.pages import (
     broker,
     elections,
@@ -31,8 +25,8 @@ from kraft.console.pages.produce import produce, send
 from kraft.console.pages.records import record, records, tail, tail_page
 from kraft.console.pages.topics import topic, topics
 from kraft.console.parameters import ACL_FILTER, FILTERS, NEW_ACLS, PRODUCED, QUOTA_ENTITY, QUOTAS, SHOWN_AS, TABLE
-from kraft.console.protection import FORM_BYTES_MAX
-from kraft.console.streams import Event
+from kraft.console.route_kinds import Access, Action, Change, Page, Stream
+from kraft.console.topic_routes import TOPIC_CHANGES, TOPIC_PAGES
 
 NAVIGATION: Final = (
     ("Overview", ""),
@@ -48,63 +42,6 @@ NAVIGATION: Final = (
     ("Audit", "/audit"),
 )
 """Titles, and the ends of their addresses below the cluster's."""
-
-
-class Access(StrEnum):
-    ANYBODY = "anybody"
-    USER = "user"
-    """Who has logged in to the cluster of the address, or anybody where it is open."""
-
-    SESSION = "session"
-    """Who has logged in somewhere."""
-
-
-class Page(Struct, frozen=True, kw_only=True):
-    """A page of a cluster: also as JSON, below /api."""
-
-    path: str
-    template: str
-    load: Callable[[Asked], Awaitable[Any]]
-    """Its annotation has the Struct that it returns, from which the API is described."""
-
-    asks: str
-    """What the brokers ask for: an operation on a resource."""
-
-    takes: tuple[str, ...] = ()
-    """Names of what its query may have; kraft/console/parameters.py says what they mean."""
-
-
-class Change(Struct, frozen=True, kw_only=True):
-    """A form that is sent to a cluster, and below /api an object of JSON. The page at the same path shows the form."""
-
-    path: str
-    perform: Callable[[Asked], Awaitable[Done]]
-    """Raises KraftError."""
-
-    asks: str
-    takes: tuple[str, ...] = ()
-    """Names of its fields."""
-
-    form_bytes_max: int = FORM_BYTES_MAX
-
-
-class Stream(Struct, frozen=True, kw_only=True):
-    """Server-sent events of a cluster."""
-
-    path: str
-    events: Callable[[Asked], AsyncGenerator[Event, None]]
-    asks: str
-    takes: tuple[str, ...] = ()
-
-
-class Action(Struct, frozen=True, kw_only=True):
-    """An address that is no page of a cluster."""
-
-    name: str
-    path: str
-    method: str
-    access: Access
-    changes: bool = False
 
 
 _BROKER: Final = "/clusters/{cluster}/brokers/{broker}"
@@ -172,6 +109,7 @@ PAGES: Final = (
         asks="Describe on Topic",
         takes=("page",),
     ),
+    *TOPIC_PAGES,
     Page(
         path="/clusters/{cluster}/topics/{topic}/produce",
         template="produce.html",
@@ -441,6 +379,7 @@ CHANGES: Final[tuple[Change, ...]] = (
         asks="Write on Topic; over Kafka's protocol ClusterAction on Cluster",
         takes=("topic", "partition", "start_offset", "confirm"),
     ),
+    *TOPIC_CHANGES,
 )
 
 STREAMS: Final[tuple[Stream, ...]] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from kraft.console.growth import Growth
 from kraft.console.kept import Kept
 from kraft.console.moves_seen import MovesSeen
 from kraft.console.records.decoding.registry import Registries
@@ -38,6 +39,9 @@ class State:
 
         self.sampling = Sampling()
         """The groups that users look at, over time."""
+
+        self.growth = Growth()
+        """The ends of topics' logs as pages saw them: growth.REMEMBERED_MAX topics."""
 
     def close(self) -> None:
         """Give back what is open. Called once, when the console stops."""

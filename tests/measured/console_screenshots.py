@@ -99,8 +99,14 @@ def _addresses() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         end = page.path.removeprefix("/clusters/{cluster}").strip("/")
         name = "".join(each if each.isalnum() else "-" for each in end).strip("-") or "overview"
-        names = {"topic": "orders", "group": "billing", "broker": "1", "transactional_id": "payments"}
-        yield name.replace("--", "-"), address_of(page, cluster="prod", **names)
+        names = {
+            "topic": "orders",
+            "group": "billing",
+            "broker": "1",
+            "transactional_id": "payments",
+            "config": "compression.type",
+        }
+        yield name.replace("--", "-"), address_of(page, cluster="prod", config="compression.type", **names)
     yield from (("clusters", "/"), ("api", "/api"), ("login", "/login?cluster=prod"))
 
 

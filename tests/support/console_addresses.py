@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from kraft.console.rendering import segment
-from kraft.console.routes import Page
+from kraft.console.route_kinds import Page
 
 _IN_PATH: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -33,6 +33,9 @@ def filled(pattern: str, **names: str) -> str:
 _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
     "/clusters/{cluster}/moves/plan": {"way": "balance"},
     "/clusters/{cluster}/moves/elections/unclean": {"which": "orders-0"},
+    "/clusters/{cluster}/topics-new": {"topic": "payments"},
+    "/clusters/{cluster}/topics/{topic}/partitions": {"count": "12"},
+    "/clusters/{cluster}/topics/{topic}/delete-records": {"partition": ""},
     "/clusters/{cluster}/users/password": {"user": "root"},
     "/clusters/{cluster}/users/delete": {"user": "viewer"},
     "/clusters/{cluster}/acls/of": {"principal": "User:viewer"},

@@ -162,7 +162,8 @@ async def create_partitions(
     call succeeded and its response was lost.
     """
     placed = tuple(CreatePartitionsAssignment(broker_ids=tuple(replicas)) for replicas in assignments or ())
-    new = (CreatePartitionsTopic(name=topic, count=total_count, assignments=placed),)
+    # Kafka takes an empty list for assignments of none of the new partitions, and refuses them.
+    new = (CreatePartitionsTopic(name=topic, count=total_count, assignments=placed or None),)
     await admin.calls.change(
         CREATE_PARTITIONS,
         lambda attempt_ms: CreatePartitionsRequest(topics=new, timeout_ms=attempt_ms, validate_only=validate_only),

@@ -1,37 +1,63 @@
-"""The list of topics, and one topic with its partitions and configs."""
+"""The list of topics, and one topic with its partitions: with the figures of both."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from kraft.client import ConfigSource, ErrorCode, KraftError, Refusal, TopicPartition
-from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, wanted, with_rows
-from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kraft.client import TopicPartition
+from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, wanted, with_rows
+from kraft.console.pages.topic_figures import (
+    Offsets,
+    Partition,
+    Shape,
+    TopicRecords,
+    bytes_by_partition,
+    bytes_by_topic,
+    leader_of,
+    offsets_of,
+    records_by_topic,
+    shape_of,
+)
+from kraft.model.ids import uuid_to_text
 
 if TYPE_CHECKING:
-    from kraft.client import Admin
+    from kraft.client import Admin, KraftError
     from kraft.metadata.described_topics import TopicDescription
-    from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
-    from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
+    from kraft.wire.schema.describe_log_dirs import DescribeLogDirsResult
 
-SORTS: Final = ("name", "partitions", "under-replicated")
+SORTS: Final = ("name", "partitions", "under-replicated", "spread", "skew", "leader-skew")
+
+PLACES_MAX: Final = 5_000
+"""Partitions of the rows of a page whose offsets and sizes are asked for; with more, the page would be slow."""
+
+
+_TOO_MANY: Final = (
+    f"there are more than {PLACES_MAX:,} partitions here, whose offsets and sizes would take too long: search for fewer"
+)
+
+T = TypeVar("T")
+
+Directories: TypeAlias = Mapping[int, "Sequence[DescribeLogDirsResult] | KraftError"]
 
 
 class TopicRow(Struct, frozen=True, kw_only=True):
     topic: str
     internal: bool
-    partitions: int
-    replication_factor: int
-    under_replicated: int
-    without_leader: int
+    shape: Shape
 
 
 class Topics(Struct, frozen=True, kw_only=True):
     topics: Panel[Paged[TopicRow]]
+    records: Panel[dict[str, TopicRecords]]
+    """By topic, of the rows that are shown."""
+
+    sizes: Panel[dict[str, int]]
+    """Bytes of all replicas of a topic, likewise."""
 
     @property
     def status(self) -> int:
@@ -41,124 +67,155 @@ class Topics(Struct, frozen=True, kw_only=True):
 class PartitionRow(Struct, frozen=True, kw_only=True):
     partition: int
     leader: int | None
+    is_preferred: bool
+    """Whether the leader is the first of the replicas."""
+
     replicas: list[int]
     in_sync: list[int]
     offline: list[int]
-
-
-class Offsets(Struct, frozen=True, kw_only=True):
-    """First and next offset of a partition, or why they are not known."""
-
-    start: int | None
-    end: int | None
-    problem: str = ""
-
-
-class ConfigRow(Struct, frozen=True, kw_only=True):
-    name: str
-    value: str | None
-    """None: hidden."""
-
-    source: str
-    overridden: bool
-    """Whether it is set on the topic itself."""
-
-    help: str
 
 
 class TopicFacts(Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: str
     internal: bool
+    shape: Shape
+    cluster_brokers: int
+    configs: dict[str, str]
+    """Those that are set on the topic itself."""
+
     partitions: Paged[PartitionRow]
 
 
 class Topic(Struct, frozen=True, kw_only=True):
     topic: Panel[TopicFacts]
     offsets: Panel[dict[int, Offsets]]
-    """By partition."""
+    """By partition, of those that are shown."""
 
-    configs: Panel[list[ConfigRow]]
+    records: Panel[TopicRecords]
+    sizes: Panel[dict[int, int]]
+    """Bytes of all replicas of a partition, likewise."""
+
+    size_bytes: int | None = None
+    """Of the whole topic; None: not known."""
 
     @property
     def status(self) -> int:
         return self.topic.status
 
 
+class _Listed(Struct, frozen=True, kw_only=True):
+    page: Paged[TopicRow]
+    places: list[TopicPartition]
+    """The partitions of the rows."""
+
+
 async def topics(asked: Asked) -> Topics:
-    return Topics(topics=await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS))))
+    listed = await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS)))
+    found = listed.value
+    if found is None:
+        unknown: Panel[Any] = Panel(problem=listed.problem, code=listed.code)
+        return Topics(topics=unknown, records=unknown, sizes=unknown)
+    if len(found.places) > PLACES_MAX:
+        return Topics(topics=Panel(value=found.page), records=Panel(problem=_TOO_MANY), sizes=Panel(problem=_TOO_MANY))
+    records, sizes = await asyncio.gather(
+        asked.panel(lambda: _records(asked, offsets_of(asked.admin, found.places))),
+        asked.panel(lambda: bytes_by_topic(_directories(asked.admin, found.places))),
+    )
+    return Topics(topics=Panel(value=found.page), records=records, sizes=sizes)
 
 
-def _listed(admin: Admin, asked_for: Wanted) -> Paged[TopicRow]:
-    """Describe only the topics of this page, where they are sorted by name; otherwise all, for their order."""
-    names = sorted(admin.list_topics(timeout_ms=CLIENT_MS))
-    found = [each for each in names if asked_for.matches(each)]
-    if asked_for.sort != "name":
-        described = [row_of(each) for each in admin.describe_topics([], timeout_ms=CLIENT_MS)]
-        return asked_for.shown(
-            [each for each in described if asked_for.matches(each.topic)], len(names), key(asked_for)
-        )
-    page = asked_for.shown(found, len(names))
-    by_name = {each.topic: row_of(each) for each in _described(admin, page.rows)}
-    rows = [by_name[each] for each in page.rows if each in by_name]
-    return with_rows(page, rows)
-
-
-def _described(admin: Admin, names: Sequence[str]) -> list[TopicDescription]:
-    if not names:
-        return []
-    try:
-        return admin.describe_topics(list(names), timeout_ms=CLIENT_MS)
-    except Refusal as refusal:
-        if refusal.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        # One was deleted since it was listed: those that are left are found among all.
-        return admin.describe_topics([], timeout_ms=CLIENT_MS)
-
-
-def key(asked_for: Wanted) -> Callable[[TopicRow], object]:
-    if asked_for.sort == "partitions":
-        return lambda each: (each.partitions, each.topic)
-    return lambda each: (each.under_replicated, each.topic)
-
-
-def row_of(description: TopicDescription) -> TopicRow:
-    partitions = description.metadata.partitions
-    return TopicRow(
-        topic=description.topic,
-        internal=description.metadata.is_internal,
-        partitions=len(partitions),
-        replication_factor=max((len(each.replica_nodes) for each in partitions), default=0),
-        under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
-        without_leader=sum(_leader(each) is None for each in partitions),
+def _listed(admin: Admin, asked_for: Wanted) -> _Listed:
+    """Return the rows of the page: the metadata of all topics is one answer, and has what their order is by."""
+    cluster = admin.describe_cluster(timeout_ms=CLIENT_MS)
+    partitions: Mapping[str, Sequence[Partition]] = {each.name or "": each.partitions for each in cluster.topics}
+    internal = {each.name for each in cluster.topics if each.is_internal}
+    brokers = len(cluster.brokers)
+    found = [each for each in partitions if asked_for.matches(each)]
+    names: Paged[str]
+    if asked_for.sort == "name":
+        names = asked_for.shown(found, len(partitions), str)
+    else:
+        measure = _measure(asked_for.sort)
+        keys = {each: (measure(shape_of(partitions[each], brokers)), each) for each in found}
+        names = asked_for.shown(found, len(partitions), keys.__getitem__)
+    rows = [
+        TopicRow(topic=each, internal=each in internal, shape=shape_of(partitions[each], brokers))
+        for each in names.rows
+    ]
+    return _Listed(
+        page=with_rows(names, rows),
+        places=[TopicPartition(topic, each.partition_index) for topic in names.rows for each in partitions[topic]],
     )
 
 
-def _leader(partition: DescribeTopicPartitionsResponsePartition) -> int | None:
-    leader = partition.leader_id
-    return None if leader < 0 or leader in partition.offline_replicas else leader
+def _measure(sort: str) -> Callable[[Shape], int]:
+    measures: dict[str, Callable[[Shape], int]] = {
+        "partitions": lambda each: each.partitions,
+        "under-replicated": lambda each: each.under_replicated,
+        "spread": lambda each: each.spread_percent,
+        "skew": lambda each: each.skew_percent,
+        "leader-skew": lambda each: each.leader_skew_percent,
+    }
+    return measures[sort]
+
+
+def _records(asked: Asked, offsets: Mapping[TopicPartition, Offsets]) -> dict[str, TopicRecords]:
+    return records_by_topic(offsets, asked.state.growth, asked.cluster.name, time.monotonic_ns() // 1_000_000)
+
+
+def _directories(admin: Admin, places: Sequence[TopicPartition]) -> Directories:
+    return admin.describe_log_directories(partitions=places, timeout_ms=CLIENT_MS)
 
 
 async def topic(asked: Asked) -> Topic:
     name, shown = asked.path["topic"], wanted(asked.query, ("partition",))
 
     def facts() -> TopicFacts:
-        return facts_of(asked.admin.describe_topics([name], timeout_ms=CLIENT_MS)[0], shown)
+        description = asked.admin.describe_topics([name], timeout_ms=CLIENT_MS // 2)[0]
+        brokers = asked.admin.describe_cluster(topics=(), timeout_ms=CLIENT_MS // 2).brokers
+        return facts_of(description, len(brokers), shown)
 
-    described, configs = await asyncio.gather(
-        asked.panel(facts),
-        asked.panel(lambda: configs_of(asked.admin.describe_topic_configs(name, timeout_ms=CLIENT_MS))),
+    described = await asked.panel(facts)
+    found = described.value
+    if found is None:
+        return Topic(topic=described, offsets=Panel(value={}), records=Panel(value=None), sizes=Panel(value={}))
+    is_whole = found.shape.partitions <= PLACES_MAX
+    numbers = [each.partition for each in found.partitions.rows]
+    places = [TopicPartition(name, each) for each in (range(found.shape.partitions) if is_whole else numbers)]
+    offsets, sizes = await asyncio.gather(
+        asked.panel(lambda: offsets_of(asked.admin, places)),
+        asked.panel(lambda: bytes_by_partition(_directories(asked.admin, places))),
     )
-    numbers = [] if described.value is None else [each.partition for each in described.value.partitions.rows]
-    offsets = await asked.panel(lambda: offsets_in(asked.admin, name, numbers))
-    return Topic(topic=described, offsets=offsets, configs=configs)
+    return Topic(
+        topic=described,
+        offsets=_of_numbers(offsets, numbers),
+        records=_of_all(asked, name, offsets if is_whole else Panel(problem=_TOO_MANY)),
+        sizes=_of_numbers(sizes, numbers),
+        size_bytes=sum((sizes.value or {}).values()) if is_whole and not sizes.problem else None,
+    )
 
 
-def facts_of(description: TopicDescription, shown: Wanted) -> TopicFacts:
+def _of_numbers(found: Panel[dict[TopicPartition, T]], numbers: Sequence[int]) -> Panel[dict[int, T]]:
+    """Return what was found of the partitions that are shown."""
+    if found.value is None:
+        return Panel(problem=found.problem, code=found.code)
+    by_number = {each.partition: value for each, value in found.value.items()}
+    return Panel(value={each: by_number[each] for each in numbers if each in by_number})
+
+
+def _of_all(asked: Asked, topic: str, offsets: Panel[dict[TopicPartition, Offsets]]) -> Panel[TopicRecords]:
+    if offsets.value is None:
+        return Panel(problem=offsets.problem, code=offsets.code)
+    return Panel(value=_records(asked, offsets.value).get(topic))
+
+
+def facts_of(description: TopicDescription, cluster_brokers: int, shown: Wanted) -> TopicFacts:
     rows = [
         PartitionRow(
             partition=each.partition_index,
-            leader=_leader(each),
+            leader=leader_of(each),
+            is_preferred=leader_of(each) in each.replica_nodes[:1],
             replicas=list(each.replica_nodes),
             in_sync=list(each.isr_nodes),
             offline=list(each.offline_replicas),
@@ -167,51 +224,10 @@ def facts_of(description: TopicDescription, shown: Wanted) -> TopicFacts:
     ]
     return TopicFacts(
         topic=description.topic,
-        topic_id=str(description.metadata.topic_id),
+        topic_id=uuid_to_text(description.metadata.topic_id),
         internal=description.metadata.is_internal,
+        shape=shape_of(description.metadata.partitions, cluster_brokers),
+        cluster_brokers=cluster_brokers,
+        configs=dict(sorted(description.configs.items())),
         partitions=shown.shown(rows, len(rows)),
     )
-
-
-def offsets_in(admin: Admin, topic: str, numbers: Sequence[int]) -> dict[int, Offsets]:
-    """Return first and next offsets; what the leader of a partition does not say is said of that partition."""
-    if not numbers:
-        return {}
-    assert len(numbers) <= ROWS_MAX
-    places = [TopicPartition(topic, each) for each in numbers]
-    starts = admin.list_offsets(dict.fromkeys(places, EARLIEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2)
-    ends = admin.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2)
-    found = {}
-    for place in places:
-        start, end = starts[place], ends[place]
-        problem = next((str(each) for each in (start, end) if isinstance(each, KraftError)), "")
-        found[place.partition] = Offsets(
-            start=None if isinstance(start, KraftError) else start.offset,
-            end=None if isinstance(end, KraftError) else end.offset,
-            problem=problem,
-        )
-    return found
-
-
-def configs_of(entries: Sequence[DescribeConfigsResourceResult]) -> list[ConfigRow]:
-    """Return the configs, those first that are set on the topic itself."""
-    rows = [
-        ConfigRow(
-            name=each.name,
-            value=None if each.is_sensitive else each.value,
-            source=_SOURCES.get(each.config_source, "unknown"),
-            overridden=each.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG,
-            help=each.documentation or "",
-        )
-        for each in entries
-    ]
-    return sorted(rows, key=lambda each: (not each.overridden, each.name))
-
-
-_SOURCES: Final = {
-    int(ConfigSource.DYNAMIC_TOPIC_CONFIG): "this topic",
-    int(ConfigSource.DYNAMIC_BROKER_CONFIG): "the broker",
-    int(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG): "all brokers",
-    int(ConfigSource.STATIC_BROKER_CONFIG): "the broker's file",
-    int(ConfigSource.DEFAULT_CONFIG): "default",
-}

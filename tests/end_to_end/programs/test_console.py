@@ -45,6 +45,14 @@ EXPECTED: Final = {
     "/clusters/{cluster}/topics/{topic}/records/{partition}/{offset}": (303, 403, 403, 403),
     "/clusters/{cluster}/topics/{topic}/tail": (303, 403, 403, 403),
     "/clusters/{cluster}/topics/{topic}/tail/events": (401, 200, 200, 200),
+    "/clusters/{cluster}/topics-new": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/partitions": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/configs": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/configs/{config}": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/delete-records": (303, 200, 200, 200),
+    "/clusters/{cluster}/topics/{topic}/delete": (303, 200, 200, 200),
+    "/clusters/{cluster}/brokers/{broker}/configs": (303, 403, 403, 200),
+    "/clusters/{cluster}/brokers/{broker}/configs/{config}": (303, 403, 403, 200),
     "/clusters/{cluster}/groups": (303, 200, 200, 200),
     "/clusters/{cluster}/groups/{group:path}": (303, 403, 200, 200),
     "/clusters/{cluster}/users": (303, 403, 200, 200),
@@ -87,6 +95,13 @@ EXPECTED: Final = {
     "POST /clusters/{cluster}/group-members/{group:path}": (303, 403, 403, 403),
     "POST /clusters/{cluster}/group-delete/{group:path}": (303, 403, 403, 403),
     "POST /clusters/{cluster}/transaction-abort": (303, 403, 403, 403),
+    # Without the token of a session; tests/end_to_end/programs/test_console_actions.py has those that send it.
+    "POST /clusters/{cluster}/topics-new": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/topics/{topic}/partitions": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/topics/{topic}/configs/{config}": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/topics/{topic}/delete-records": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/topics/{topic}/delete": (303, 403, 403, 403),
+    "POST /clusters/{cluster}/brokers/{broker}/configs/{config}": (303, 403, 403, 403),
     "GET /": (200, 200, 200, 200),
     "GET /api": (200, 200, 200, 200),
     "GET /api/openapi.json": (200, 200, 200, 200),
@@ -148,6 +163,7 @@ def path_of(pattern: str, cluster: str = "prod") -> str:
         "{broker}": "1",
         "{partition}": "0",
         "{offset}": "0",
+        "{config}": "compression.type",
         "{group:path}": group,
         "{file:path}": "console.css",
     }
@@ -202,7 +218,8 @@ def test_pages_and_api_show_the_cluster(browsers: dict[str, Browser], name: str)
     assert "No topic has" in page(browser, f"{base}/topics?q=%3Cscript%3E").text
     offsets = json.loads(browser.get(f"/api{base}/topics/{TOPIC}").text)["offsets"]["value"]
     assert (offsets["0"]["start"], offsets["0"]["end"]) == (0, 10)
-    assert "retention.ms" in page(browser, f"{base}/topics/{TOPIC}").text
+    assert "The topic sets none" in page(browser, f"{base}/topics/{TOPIC}").text
+    assert "retention.ms" in page(browser, f"{base}/topics/{TOPIC}/configs").text
     assert "&lt;script&gt;" in page(browser, f"{base}/groups").text
     lags = json.loads(browser.get("/api" + path_of(f"{base}/groups/{{group:path}}")).text)["lags"]
     assert lags["problem"] == ""

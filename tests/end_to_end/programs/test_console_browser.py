@@ -104,7 +104,7 @@ def log_in(shown: Shown) -> None:
 
 
 def addresses() -> list[str]:
-    names = {"topic": TOPIC, "group": SCRIPT, "broker": "1", "transactional_id": SCRIPT}
+    names = {"topic": TOPIC, "group": SCRIPT, "broker": "1", "transactional_id": SCRIPT, "config": "compression.type"}
     return [address_of(each, cluster="prod", **names) for each in PAGES]
 
 

@@ -11,7 +11,8 @@ from openapi_spec_validator import validate
 import kraft.console
 from kraft.console import openapi
 from kraft.console.parameters import PARAMETERS
-from kraft.console.routes import CHANGES, PAGES, STREAMS, Change, Page, Stream
+from kraft.console.route_kinds import Change, Page, Stream
+from kraft.console.routes import CHANGES, PAGES, STREAMS
 from tests.support.console_api import described
 
 SOURCE = Path(kraft.console.__file__).parent / "pages"

@@ -19,7 +19,6 @@ from kraft.console.forms import Form
 from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
 from kraft.console.pages.overview import Overview, health_of
 from kraft.console.pages.produce import Produce, Producing
-from kraft.console.pages.topics import ConfigRow, Offsets, PartitionRow, Topic, TopicFacts, TopicRow, Topics
 from kraft.console.state import State
 from kraft.health.findings import findings
 from tests.support.cluster_facts import broker, facts, partition
@@ -36,12 +35,6 @@ def failed() -> Panel[Any]:
 
 def views() -> dict[str, list[Any]]:
     """Return views in which each text is an attack, by template."""
-    topic = TopicRow(
-        topic=EVIL, internal=True, partitions=1, replication_factor=1, under_replicated=1, without_leader=1
-    )
-    places = PartitionRow(partition=0, leader=None, replicas=[1, 2], in_sync=[1], offline=[2])
-    config = ConfigRow(name=EVIL, value=EVIL, source=EVIL, overridden=True, help=EVIL)
-    topic_facts = TopicFacts(topic=EVIL, topic_id=EVIL, internal=True, partitions=paged(places))
     one = Broker(broker_id=1, addresses=[EVIL], rack=EVIL, state=EVIL, leaders=1, replicas=1, in_sync=1)
     directory = Directory(path=EVIL, problem=EVIL, replicas=1, size_bytes=1, total_bytes=-1, usable_bytes=-1)
     directories = DirectoriesOfBroker(broker_id=1, problem=EVIL, directories=[directory])
@@ -54,16 +47,6 @@ def views() -> dict[str, list[Any]]:
         "brokers.html": [
             Brokers(brokers=Panel(value=[one]), directories=Panel(value=[directories])),
             Brokers(brokers=failed(), directories=failed()),
-        ],
-        "topics.html": [Topics(topics=Panel(value=paged(topic))), Topics(topics=failed())],
-        "topic.html": [
-            Topic(
-                topic=Panel(value=topic_facts),
-                offsets=Panel(value={0: Offsets(start=None, end=None, problem=EVIL)}),
-                configs=Panel(value=[config]),
-            ),
-            Topic(topic=Panel(value=topic_facts), offsets=failed(), configs=failed()),
-            Topic(topic=failed(), offsets=failed(), configs=failed()),
         ],
         "produce.html": [
             Produce(

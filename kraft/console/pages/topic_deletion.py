@@ -1,0 +1,219 @@
+"""The deletion of a topic: what hangs on it first."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from kraft.client import KraftError, ListedGroup, TopicPartition
+from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Panel
+from kraft.console.forms import Changed, Done, WrongInput
+from kraft.console.pages.topic_figures import bytes_by_topic, offsets_of
+from kraft.console.pages.topics import PLACES_MAX
+from kraft.metadata.acl_filters import AclFilter
+from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
+from kraft.model.ids import uuid_to_text
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.metadata.acls import AclEntry
+    from kraft.metadata.described_topics import TopicDescription
+
+GROUPS_MAX: Final = 200
+"""Groups that are asked for what they have to do with the topic."""
+
+GROUPS_S: Final = 2.3
+"""How long they are asked: what has been found by then is shown."""
+
+_WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
+
+
+class Doomed(Struct, frozen=True, kw_only=True):
+    topic: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    internal: bool
+    lost: str
+    """What else is lost with an internal topic; empty for others."""
+
+    records: int | None
+    """None: not known."""
+
+    records_problem: str
+    size_bytes: int | None
+
+
+class GroupOfTopic(Struct, frozen=True, kw_only=True):
+    group: str
+    state: str
+    committed: int
+    """Partitions of the topic with a committed offset."""
+
+    members: int
+    """Members that read the topic now."""
+
+
+class GroupsOfTopic(Struct, frozen=True, kw_only=True):
+    groups: list[GroupOfTopic]
+    asked: int
+    total: int
+    unanswered: int
+    """Groups of those asked that could not be asked, as this user may not see them or their coordinator is away."""
+
+
+class AclOfTopic(Struct, frozen=True, kw_only=True):
+    principal: str
+    operation: str
+    permission: str
+    pattern: str
+    is_own: bool
+    """Whether it names just this topic, and stays for the next one of the name."""
+
+
+class TopicDeletion(Struct, frozen=True, kw_only=True):
+    topic: Panel[Doomed]
+    groups: Panel[GroupsOfTopic]
+    acls: Panel[list[AclOfTopic]]
+
+    @property
+    def status(self) -> int:
+        return self.topic.status
+
+
+async def deletion(asked: Asked) -> TopicDeletion:
+    name = asked.path["topic"]
+    topic, groups, acls = await asyncio.gather(
+        asked.panel(lambda: _doomed(asked.admin, name)),
+        asked.panel(lambda: groups_of(asked.admin, name)),
+        asked.panel(lambda: acls_of(asked.admin, name)),
+    )
+    return TopicDeletion(topic=topic, groups=groups, acls=acls)
+
+
+def _doomed(admin: Admin, name: str) -> Doomed:
+    description = admin.describe_topics([name], timeout_ms=CLIENT_MS // 3)[0]
+    metadata = description.metadata
+    places = [TopicPartition(name, each.partition_index) for each in metadata.partitions][:PLACES_MAX]
+    records, problem = None, ""
+    try:
+        offsets = offsets_of(admin, places)
+        known = [each for each in offsets.values() if each.start is not None and each.end is not None]
+        records = sum((each.end or 0) - (each.start or 0) for each in known)
+        if len(known) < len(metadata.partitions):
+            problem = f"of {len(known):,} partitions of {len(metadata.partitions):,}"
+    except KraftError as error:
+        problem = str(error)
+    try:
+        size = bytes_by_topic(admin.describe_log_directories(partitions=places, timeout_ms=CLIENT_MS // 3)).get(name, 0)
+    except KraftError:
+        size = None
+    is_internal = metadata.is_internal or name in INTERNAL_TOPICS
+    lost = "all groups with their committed offsets" if name == OFFSETS_TOPIC else "what brokers keep in it"
+    return Doomed(
+        topic=name,
+        topic_id=_id(description),
+        partitions=len(metadata.partitions),
+        replication_factor=max((len(each.replica_nodes) for each in metadata.partitions), default=0),
+        internal=is_internal,
+        lost=lost if is_internal else "",
+        records=records,
+        records_problem=problem,
+        size_bytes=size,
+    )
+
+
+def _id(description: TopicDescription) -> str:
+    topic_id = description.metadata.topic_id
+    return "" if topic_id.int == 0 else uuid_to_text(topic_id)
+
+
+# --- what hangs on it ------------------------------------------------------------------------------------------------
+
+
+def groups_of(admin: Admin, topic: str) -> GroupsOfTopic:
+    """Return the groups that have committed offsets of the topic, or members that read it, as far as time allows."""
+    until_s = time.monotonic() + GROUPS_S
+    listed = admin.list_groups(timeout_ms=CLIENT_MS)
+    # Those with members first: they are who would notice.
+    listed.sort(key=lambda each: each.state in _WITHOUT_MEMBERS)
+    found, asked, unanswered = [], 0, 0
+    for each in listed[:GROUPS_MAX]:
+        left_ms = round((until_s - time.monotonic()) * 1_000)
+        if left_ms < 50:
+            break
+        asked += 1
+        try:
+            row = _group(admin, each, topic, left_ms)
+        except KraftError:
+            unanswered += 1
+            continue
+        if row.committed or row.members:
+            found.append(row)
+    return GroupsOfTopic(
+        groups=sorted(found, key=lambda each: each.group), asked=asked, total=len(listed), unanswered=unanswered
+    )
+
+
+def _group(admin: Admin, group: ListedGroup, topic: str, left_ms: int) -> GroupOfTopic:
+    committed = admin.list_consumer_group_offsets(group.group_id, timeout_ms=left_ms)
+    members = 0
+    if group.state not in _WITHOUT_MEMBERS:
+        description = admin.describe_consumer_groups([group.group_id], timeout_ms=left_ms)[0]
+        members = sum(any(place.topic == topic for place in each.assignment) for each in description.members)
+    return GroupOfTopic(
+        group=group.group_id,
+        state=group.state,
+        committed=sum(place.topic == topic for place in committed),
+        members=members,
+    )
+
+
+def acls_of(admin: Admin, topic: str) -> list[AclOfTopic]:
+    wanted = AclFilter(resource_type=ResourceType.TOPIC, resource_name=topic, pattern_type=PatternType.MATCH)
+    return acl_rows(admin.describe_acls(wanted, timeout_ms=CLIENT_MS), topic)
+
+
+def acl_rows(entries: Sequence[AclEntry], topic: str) -> list[AclOfTopic]:
+    rows = [
+        AclOfTopic(
+            principal=each.principal,
+            operation=Operation(each.operation).name,
+            permission=PermissionType(each.permission).name,
+            pattern=f"{PatternType(each.pattern_type).name.lower()} {each.resource_name}",
+            is_own=each.pattern_type == PatternType.LITERAL and each.resource_name == topic,
+        )
+        for each in entries
+    ]
+    return sorted(rows, key=lambda each: (not each.is_own, each.principal, each.pattern, each.operation))
+
+
+# --- the deletion itself ---------------------------------------------------------------------------------------------
+
+
+async def delete_topic(asked: Asked) -> Done:
+    name, form = asked.path["topic"], asked.form
+    if form.text("confirm") != name:
+        raise WrongInput(f"nothing was deleted: type the topic's name, {name}, to confirm")
+    if name in INTERNAL_TOPICS and not form.flag("force"):
+        raise WrongInput(f"topic {name} is internal: tick the box that says what is lost with it")
+
+    def delete() -> None:
+        seen = form.text("seen")
+        if seen and _id(asked.admin.describe_topics([name], timeout_ms=CHANGE_CLIENT_MS // 2)[0]) != seen:
+            raise Changed(
+                f"topic {name} was deleted and created anew since you saw it: nothing was done; look at the new one"
+            )
+        asked.admin.delete_topics([name], timeout_ms=CHANGE_CLIENT_MS // 2)
+
+    await asked.change(delete)
+    return Done(
+        where=f"/clusters/{asked.cluster.name}/topics",
+        said=f"Topic {name} is marked for deletion. Clients no longer see it; brokers delete its files.",
+        value={"topic": name, "deleted": True},
+    )
