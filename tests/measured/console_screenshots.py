@@ -39,6 +39,7 @@ HEIGHT_MAX: Final = 4_000
 QUALITY: Final = 60
 """Of WebP, in percent."""
 
+VIEWED: Final = {"cluster.prod.records.view": "on"}
 SETTINGS: Final = {"audit.log.topic.enable": "true", "offsets.topic.replication.factor": "3"}
 
 
@@ -49,7 +50,7 @@ def main() -> None:
         temporary = Path(open_now.enter_context(tempfile.TemporaryDirectory(prefix="kraft-screenshots-")))
         cluster = open_now.enter_context(cluster_of_users(temporary / "cluster", NODES, rights("orders"), **SETTINGS))
         _fill(cluster.bootstrap_servers, open_now)
-        port = open_now.enter_context(console(temporary, console_settings(cluster)))
+        port = open_now.enter_context(console(temporary, console_settings(cluster) | VIEWED))
         browser = open_now.enter_context(chromium())
         base = f"http://localhost:{port}"
         browser.get(f"{base}/clusters/prod")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -46,18 +47,10 @@ class Shown:
         return self.find("body").text
 
     def wait_for(self, text: str) -> None:
-        WebDriverWait(self.browser, DEADLINE_S).until(lambda _: text in self.text, f"{text!r} is shown")
-
-    def fill(self, **fields: str) -> None:
-        for name, text in fields.items():
-            field = self.find(f"main form [name='{name}']")
-            field.clear()
-            field.send_keys(text)
-
-    def submit(self, css: str, said: str) -> None:
-        """Send the form, and wait for what the next page says."""
-        self.find(css).find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
-        self.wait_for(said)
+        try:
+            WebDriverWait(self.browser, DEADLINE_S).until(lambda _: text in self.text)
+        except TimeoutException:
+            raise AssertionError(f"{text!r} is not shown at {self.browser.current_url}: {self.text}") from None
 
     def assert_nothing_ran(self) -> None:
         assert self.browser.execute_script("return window.ran === undefined")
@@ -69,7 +62,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     directory = tmp_path_factory.mktemp("browser")
     with (
         cluster_of_users(directory / "cluster", 1, []) as cluster,
-        console(directory, console_settings(cluster)) as port,
+        console(directory, console_settings(cluster) | {"cluster.prod.records.view": "on"}) as port,
         chromium() as browser,
     ):
         _write(cluster.bootstrap_servers)
