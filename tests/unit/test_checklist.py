@@ -13,7 +13,7 @@ from tests.checklist import CHECKLIST, ROOT, Row, rows
 # How many lines each section has; they are numbered from 1 without a gap.
 LINES_PER_SECTION = """
     A 26  B 24  C 31  D 10  E 21  F 16  G 10  H 6  I 8  J 4  K 3  L 17  M 11  M2 99
-    N 4  O 4  P 7  Q 4  R 5  S 5  T 5  U 9  V 5  W 3  X 2  Y 12  Z 15  DC 41
+    N 4  O 4  P 7  Q 4  R 5  S 5  T 5  U 9  V 5  W 3  X 2  Y 12  Z 15  DC 44
 """
 
 
