@@ -92,7 +92,7 @@ PARAMETERS: Final = {
     "do": Parameter(what="What to do: one of the page's choices."),
     "ignore_racks": Parameter(what="Whether replicas are placed without regard to racks.", type="boolean"),
     "in_addition": Parameter(what="Whether moves may begin while others are under way.", type="boolean"),
-    "more": Parameter(what="true: also what takes longer, the bytes in logs.", type="boolean"),
+    "more": Parameter(what="true: also what takes longer, such as the bytes in logs.", type="boolean"),
     "off": Parameter(what="Id of the broker that is to be emptied.", type="integer"),
     "part": Parameter(what="The one part of the page that is wanted; all without it."),
     "partitions": Parameter(

@@ -100,7 +100,7 @@ PAGES: Final = (
         template="topics.html",
         load=topics,
         asks="Describe on Topic, each",
-        takes=TABLE,
+        takes=(*TABLE, "more"),
     ),
     Page(
         path="/clusters/{cluster}/topics/{topic}",

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from kraft.metadata.acls import AclEntry
     from kraft.metadata.described_topics import TopicDescription
 
-GROUPS_MAX: Final = 200
+GROUPS_MAX: Final = 1_000
 """Groups that are asked for what they have to do with the topic."""
 
 GROUPS_S: Final = 2.3
 """How long they are asked: what has been found by then is shown."""
+
+GROUPS_AT_ONCE: Final = 100
+_LEAST_MS: Final = 100
 
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
@@ -142,36 +145,45 @@ def groups_of(admin: Admin, topic: str) -> GroupsOfTopic:
     listed = admin.list_groups(timeout_ms=CLIENT_MS)
     # Those with members first: they are who would notice.
     listed.sort(key=lambda each: each.state in _WITHOUT_MEMBERS)
-    found, asked, unanswered = [], 0, 0
-    for each in listed[:GROUPS_MAX]:
+    found: list[GroupOfTopic] = []
+    asked = unanswered = 0
+    for begin in range(0, min(len(listed), GROUPS_MAX), GROUPS_AT_ONCE):
+        some = listed[begin : min(begin + GROUPS_AT_ONCE, GROUPS_MAX)]
         left_ms = round((until_s - time.monotonic()) * 1_000)
-        if left_ms < 50:
+        if left_ms < _LEAST_MS:
             break
-        asked += 1
         try:
-            row = _group(admin, each, topic, left_ms)
+            rows = _rows(admin, some, topic, left_ms)
         except KraftError:
-            unanswered += 1
-            continue
-        if row.committed or row.members:
-            found.append(row)
+            rows = []
+        asked += len(some)
+        unanswered += len(some) - len(rows)
+        found += (each for each in rows if each.committed or each.members)
     return GroupsOfTopic(
         groups=sorted(found, key=lambda each: each.group), asked=asked, total=len(listed), unanswered=unanswered
     )
 
 
-def _group(admin: Admin, group: ListedGroup, topic: str, left_ms: int) -> GroupOfTopic:
-    committed = admin.list_consumer_group_offsets(group.group_id, timeout_ms=left_ms)
-    members = 0
-    if group.state not in _WITHOUT_MEMBERS:
-        description = admin.describe_consumer_groups([group.group_id], timeout_ms=left_ms)[0]
-        members = sum(any(place.topic == topic for place in each.assignment) for each in description.members)
-    return GroupOfTopic(
-        group=group.group_id,
-        state=group.state,
-        committed=sum(place.topic == topic for place in committed),
-        members=members,
-    )
+def _rows(admin: Admin, groups: Sequence[ListedGroup], topic: str, left_ms: int) -> list[GroupOfTopic]:
+    """Return what each group has to do with the topic; those that do not answer are left out."""
+    committed = admin.list_offsets_of_many_groups([each.group_id for each in groups], timeout_ms=left_ms // 2)
+    with_members = [each.group_id for each in groups if each.state not in _WITHOUT_MEMBERS]
+    described = admin.describe_many_groups(with_members, timeout_ms=left_ms // 2) if with_members else {}
+    rows = []
+    for group in groups:
+        offsets, description = committed[group.group_id], described.get(group.group_id)
+        if isinstance(offsets, KraftError) or isinstance(description, KraftError):
+            continue
+        members = () if description is None else description.members
+        rows.append(
+            GroupOfTopic(
+                group=group.group_id,
+                state=group.state,
+                committed=sum(place.topic == topic for place in offsets),
+                members=sum(any(place.topic == topic for place in each.assignment) for each in members),
+            )
+        )
+    return rows
 
 
 def acls_of(admin: Admin, topic: str) -> list[AclOfTopic]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 SORTS: Final = ("name", "partitions", "under-replicated", "spread", "skew", "leader-skew")
 
+PLACES_AT_ONCE_MAX: Final = 500
+"""Partitions of the rows of a page whose offsets and sizes are a part of it; those of more are asked for afterwards."""
+
 PLACES_MAX: Final = 5_000
 """Partitions of the rows of a page whose offsets and sizes are asked for; with more, the page would be slow."""
 
@@ -53,10 +56,10 @@ class TopicRow(Struct, frozen=True, kw_only=True):
 
 class Topics(Struct, frozen=True, kw_only=True):
     topics: Panel[Paged[TopicRow]]
-    records: Panel[dict[str, TopicRecords]]
-    """By topic, of the rows that are shown."""
+    records: Panel[dict[str, TopicRecords]] | None
+    """By topic, of the rows that are shown. None: not asked for yet, as there are many."""
 
-    sizes: Panel[dict[str, int]]
+    sizes: Panel[dict[str, int]] | None
     """Bytes of all replicas of a topic, likewise."""
 
     @property
@@ -118,6 +121,8 @@ async def topics(asked: Asked) -> Topics:
         return Topics(topics=unknown, records=unknown, sizes=unknown)
     if len(found.places) > PLACES_MAX:
         return Topics(topics=Panel(value=found.page), records=Panel(problem=_TOO_MANY), sizes=Panel(problem=_TOO_MANY))
+    if len(found.places) > PLACES_AT_ONCE_MAX and asked.query.get("more") != "true":
+        return Topics(topics=Panel(value=found.page), records=None, sizes=None)
     records, sizes = await asyncio.gather(
         asked.panel(lambda: _records(asked, offsets_of(asked.admin, found.places))),
         asked.panel(lambda: bytes_by_topic(_directories(asked.admin, found.places))),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraft.client import ConfigSource, NewTopic, TopicPartition
-from kraft.console.asking import Paged, Panel
-from kraft.console.forms import Changed, WrongInput, form_of
+from kraft.console.asking import Asked, Paged, Panel
+from kraft.console.config import ClusterConfig
+from kraft.console.forms import Changed, Form, WrongInput, form_of
 from kraft.console.growth import OLDEST_MS, REMEMBERED_MAX, RENEWED_MS, Growth, Rate
+from kraft.console.pages import topics as topic_list
 from kraft.console.pages.configs import (
     Config,
     ConfigFound,
@@ -32,13 +37,14 @@ from kraft.console.pages.topic_creation import (
 )
 from kraft.console.pages.topic_deletion import AclOfTopic, Doomed, GroupOfTopic, GroupsOfTopic, TopicDeletion, acl_rows
 from kraft.console.pages.topic_figures import Offsets, TopicRecords, records_by_topic, shape_of
-from kraft.console.pages.topics import PartitionRow, Topic, TopicFacts, TopicRow, Topics
+from kraft.console.pages.topics import PLACES_AT_ONCE_MAX, PartitionRow, Topic, TopicFacts, TopicRow, Topics
+from kraft.console.state import State
 from kraft.model.access import Operation
 from kraft.model.configs import ConfigType
 from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 from kraft.wire.schema.metadata import MetadataResponsePartition
 from tests.support.acl_entries import PREFIXED, entry
-from tests.support.console_pages import EVIL, assert_shown_as_text
+from tests.support.console_pages import EVIL, assert_shown_as_text, html_of
 
 
 def part(index: int, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...] = ()) -> MetadataResponsePartition:
@@ -96,6 +102,9 @@ def views_of_topics() -> dict[str, list[Any]]:
                 sizes=Panel(value={EVIL: 1}),
             ),
             Topics(topics=failed(), records=failed(), sizes=failed()),
+            Topics(
+                topics=Panel(value=paged(TopicRow(topic=EVIL, internal=True, shape=shape))), records=None, sizes=None
+            ),
         ],
         "topic.html": [
             Topic(
@@ -350,3 +359,40 @@ def test_acls_that_name_the_topic_come_first() -> None:
         ("literal *", False),
         ("prefixed ord", False),
     ]
+
+
+def test_figures_of_many_partitions_are_asked_for_after_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of 2,000 partitions took more than a second."""
+    crowd = SimpleNamespace(
+        name="crowd", is_internal=False, partitions=[part(each, 1, (1,)) for each in range(PLACES_AT_ONCE_MAX + 1)]
+    )
+    cluster = SimpleNamespace(topics=[crowd], brokers=[1])
+    admin = SimpleNamespace(describe_cluster=lambda **_: cluster)
+    asked_of: list[int] = []
+
+    def offsets_of(_: object, places: list[TopicPartition]) -> dict[TopicPartition, Offsets]:
+        asked_of.append(len(places))
+        return {}
+
+    monkeypatch.setattr(topic_list, "offsets_of", offsets_of)
+    monkeypatch.setattr(topic_list, "_directories", lambda *_: {})
+
+    def shown(**query: str) -> Topics:
+        with ThreadPoolExecutor() as threads:
+            client: Any = SimpleNamespace(admin=admin)
+            named = ClusterConfig(name="prod", bootstrap_servers="b:1")
+            asked = Asked(
+                cluster=named, user="", client=client, threads=threads, state=State(), path={}, query=query, form=Form()
+            )
+            return asyncio.run(topic_list.topics(asked))
+
+    first = shown()
+    assert (first.records, first.sizes, asked_of) == (None, None, [])
+    assert first.topics.value is not None
+    assert first.topics.value.rows[0].shape.partitions == PLACES_AT_ONCE_MAX + 1
+    page = html_of("topics.html", first)
+    assert 'hx-get="/clusters/prod?sort=name&amp;page=1&amp;more=true"' in page
+    whole = shown(more="true")
+    assert asked_of == [PLACES_AT_ONCE_MAX + 1]
+    assert whole.sizes is not None
+    assert "hx-get" not in html_of("topics.html", whole)
