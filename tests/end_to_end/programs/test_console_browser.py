@@ -11,9 +11,11 @@ from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from kraft.client import Admin, Consumer, Producer
+from kraft.console.rendering import segment
 from kraft.console.routes import PAGES
 from tests.support.chromium import DEADLINE_S, chromium, complaints, shown_as
 from tests.support.console_addresses import address_of
@@ -51,6 +53,16 @@ class Shown:
             WebDriverWait(self.browser, DEADLINE_S).until(lambda _: text in self.text)
         except TimeoutException:
             raise AssertionError(f"{text!r} is not shown at {self.browser.current_url}: {self.text}") from None
+
+    def fill(self, **fields: str) -> None:
+        for name, text in fields.items():
+            field = self.find(f"main form [name='{name}']")
+            field.clear()
+            field.send_keys(text)
+
+    def submit(self, css: str, said: str) -> None:
+        self.find(css).find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
+        self.wait_for(said)
 
     def assert_nothing_ran(self) -> None:
         assert self.browser.execute_script("return window.ran === undefined")
@@ -156,3 +168,47 @@ def test_a_page_is_used_with_the_keyboard_alone(shown: Shown) -> None:
         outline = shown.browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", "where the focus is, is seen"
     assert reached == ["Skip to the content", "Kraft", "Overview", "Brokers"]
+
+
+def test_a_topic_is_created_after_a_preview_and_deleted_by_its_name(shown: Shown) -> None:
+    shown.open("/clusters/prod/topics-new")
+    shown.fill(topic="from-browser", partition_count="3", replication_factor="1")
+    shown.submit("main form[method=get]", "The cluster would create this")
+    shown.submit("main form[method=post]", "Topic from-browser was created")
+    shown.open("/clusters/prod/topics/from-browser/delete")
+    shown.fill(confirm="another")
+    shown.submit("main form[method=post]", "to confirm")
+    shown.fill(confirm="from-browser")
+    shown.submit("main form[method=post]", "Topic from-browser is marked for deletion")
+    shown.assert_nothing_ran()
+
+
+def test_a_record_is_written_found_by_a_filter_and_shown_live_as_text(shown: Shown) -> None:
+    shown.open(f"/clusters/prod/topics/{TOPIC}/produce")
+    shown.fill(key=SCRIPT, value=f'{{"total": 4711, "text": "{SCRIPT}"}}', headers=f"trace: {SCRIPT}", partition="1")
+    shown.submit("main form[method=post]", "The record is stored in orders, partition 1, at offset 2")
+    shown.open(f"/clusters/prod/topics/{TOPIC}/records")
+    shown.fill(filter="value.total > 4000")
+    shown.submit("main form[method=get]", "1 record shown")
+    assert "4711" in shown.text
+    assert SCRIPT in shown.text
+    shown.assert_nothing_ran()
+    shown.open(f"/clusters/prod/topics/{TOPIC}/tail")
+    own = shown.browser.current_window_handle
+    shown.browser.switch_to.new_window("tab")
+    shown.open(f"/clusters/prod/topics/{TOPIC}/produce")
+    shown.fill(key=SCRIPT, value=f"live {SCRIPT}", partition="1")
+    shown.submit("main form[method=post]", "at offset 3")
+    shown.browser.close()
+    shown.browser.switch_to.window(own)
+    shown.wait_for(f"live {SCRIPT}")
+    shown.assert_nothing_ran()
+
+
+def test_a_group_is_reset_after_a_preview(shown: Shown) -> None:
+    shown.open(f"/clusters/prod/group-reset/{segment(SCRIPT)}")
+    Select(shown.find("[name=target]")).select_by_value("earliest")
+    shown.submit("main form[method=get]", "What would change")
+    shown.submit("main form[method=post]", "reset.")
+    assert SCRIPT in shown.text
+    shown.assert_nothing_ran()
