@@ -46,7 +46,8 @@ class Shown:
 
     @property
     def text(self) -> str:
-        return self.find("body").text
+        # In one step: of an element that was found, the page may be left before it is read.
+        return str(self.browser.execute_script("return document.body ? document.body.innerText : ''"))
 
     def wait_for(self, text: str) -> None:
         try:
@@ -61,7 +62,11 @@ class Shown:
             field.send_keys(text)
 
     def submit(self, css: str, said: str) -> None:
+        # The page that is left may show the text as well: the next one does not know this mark.
+        self.browser.execute_script("window.isLeft = true")
         self.find(css).find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
+        arrived = "return window.isLeft === undefined"
+        WebDriverWait(self.browser, DEADLINE_S).until(lambda browser: browser.execute_script(arrived))
         self.wait_for(said)
 
     def assert_nothing_ran(self) -> None:
