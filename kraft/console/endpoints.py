@@ -108,7 +108,7 @@ class Endpoints:
         if session is not None:
             await console.close(console.sessions.log_out_of(session, cluster.name, error.client))
         user = error.client.user
-        log.info("login over", cluster=cluster.name, user=user)
+        log.info("login ended", cluster=cluster.name, user=user)
         changed = f"{cluster.name} does not let {user} in any more: the password or the user has changed. Log in again."
         said = f"{error.done} Log in again." if error.done else error.client.ended or changed
         if request.url.path.startswith("/api/"):

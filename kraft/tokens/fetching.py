@@ -87,6 +87,7 @@ def _reason(error: Exception) -> str:
 
 def _read(file: BinaryIO, bytes_max: int, until_s: float) -> bytes:
     found = bytearray()
+    # Responses of urllib have it, and their type does not say so: what has come is looked at before more is waited for.
     while chunk := file.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
         found += chunk
         if len(found) > bytes_max:

@@ -116,10 +116,11 @@ def partitions_of(text: str) -> tuple[int, int] | None:
     if not text or text == "all":
         return None
     first, dash, last = text.partition("-")
-    numbers = [_number(each.strip(), PARTITION_MAX) for each in ((first, last) if dash else (first, first))]
-    if None in numbers or numbers[1] < numbers[0]:  # type: ignore[operator]  # None was just ruled out.
+    low = _number(first.strip(), PARTITION_MAX)
+    high = _number(last.strip(), PARTITION_MAX) if dash else low
+    if low is None or high is None or high < low:
         raise WrongInput(f"partition={text[:40]!r}: give a number, a range such as 0-49, or nothing for all")
-    return numbers[0], numbers[1]  # type: ignore[return-value]  # As above.
+    return low, high
 
 
 def partitions_text(partitions: tuple[int, int] | None) -> str:
