@@ -107,7 +107,7 @@ def _addresses() -> Iterator[tuple[str, str]]:
             "transactional_id": "payments",
             "config": "compression.type",
         }
-        yield name.replace("--", "-"), address_of(page, cluster="prod", config="compression.type", **names)
+        yield name.replace("--", "-"), address_of(page, cluster="prod", **names)
     yield from (("clusters", "/"), ("api", "/api"), ("login", "/login?cluster=prod"))
 
 

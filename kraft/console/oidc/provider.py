@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
-from urllib.request import Request
 
 import msgspec
 from msgspec import Struct
 
 from kraft.console.oidc.settings import OidcSettings, is_safe_url
+from kraft.fetching.bounded_http import HttpRequest
 from kraft.model.password import Password
 from kraft.model.printable import printable
 from kraft.tokens.fetching import ErrorStatus, NotFetched, fetched
@@ -37,6 +37,7 @@ UNKNOWN_KEY_PAUSE_S: Final = 10.0
 """A key that is not known brings a fetch if the last one is this long ago."""
 
 _SAID_LENGTH_MAX: Final = 200
+_JSON: Final = {"Accept": "application/json"}
 _SENDABLE: Final = re.compile(r"[-_.a-zA-Z0-9]{1,65536}")
 """Access tokens that brokers take, by their part of OAUTHBEARER (RFC 7628)."""
 
@@ -164,7 +165,7 @@ class Provider:
             if self._document is not None and self._clock() - self._document_s < DISCOVERED_S_MAX:
                 return self._document
             url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-            found = _decoded(self._fetched(Request(url), ANSWER_BYTES_MAX), Document, "its document")
+            found = _decoded(self._fetched(_get(url), ANSWER_BYTES_MAX), Document, "its document")
             if found.issuer != self.settings.issuer:
                 raise Away(f"its document names another issuer: {printable(found.issuer[:_SAID_LENGTH_MAX])}")
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -182,7 +183,10 @@ class Provider:
             found = None if self._keys is None else self._find(token)
             if self._keys is None or age_s >= (DISCOVERED_S_MAX if found is not None else UNKNOWN_KEY_PAUSE_S):
                 try:
-                    self._keys, self._keys_s = read_keys(self._fetched(Request(url), KEY_SET_BYTES_MAX)), now_s
+                    self._keys, self._keys_s = (
+                        read_keys(self._fetched(_get(url), KEY_SET_BYTES_MAX)),
+                        now_s,
+                    )
                 except KeysUnavailable as error:
                     raise Away(f"its keys cannot be used: {error}") from None
                 found = self._find(token)
@@ -194,8 +198,7 @@ class Provider:
         assert self._keys is not None
         return self._keys.find(token.key_id, token.key_kind, token.algorithm)
 
-    def _fetched(self, request: Request, bytes_max: int) -> bytes:
-        request.add_header("Accept", "application/json")
+    def _fetched(self, request: HttpRequest, bytes_max: int) -> bytes:
         try:
             return fetched(request, bytes_max, self._context)
         except NotFetched as error:
@@ -205,15 +208,15 @@ class Provider:
 
     def _asked(self, fields: dict[str, str]) -> _Answer:
         settings, document = self.settings, self._discovered()
-        request = Request(document.token_endpoint, method="POST")
+        headers = {**_JSON, "Content-Type": "application/x-www-form-urlencoded"}
         secret = settings.client_secret
         if secret is not None and "client_secret_basic" in document.token_endpoint_auth_methods_supported:
             pair = f"{quote(settings.client_id, safe='')}:{quote(secret.text, safe='')}"
-            request.add_header("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             fields |= {"client_id": settings.client_id}
             fields |= {} if secret is None else {"client_secret": secret.text}
-        request.data = urlencode(fields).encode()
+        request = HttpRequest(url=document.token_endpoint, headers=headers, body=urlencode(fields).encode())
         try:
             return _decoded(self._fetched(request, ANSWER_BYTES_MAX), _Answer, "its tokens")
         except Away as away:
@@ -243,6 +246,10 @@ class Provider:
             return Identity(user=user_of(claims, self.settings.user_claim), claims=claims)
         except InvalidToken as invalid:
             raise Refused(f"its ID token is not valid: {invalid.reason}") from None
+
+
+def _get(url: str) -> HttpRequest:
+    return HttpRequest(url=url, headers=_JSON)
 
 
 def _decoded(data: bytes, kind: type[T], what: str) -> T:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.model.printable import readable_size
 from kraft.tokens import fetching
 from kraft.tokens.fetching import fetch_keys
 from kraft.tokens.token_keys import KEY_SET_BYTES_MAX, KeysUnavailable
@@ -94,13 +95,13 @@ def test_a_redirection_is_not_followed(url: str) -> None:
 @pytest.mark.real_time
 def test_a_server_that_answers_an_error_or_too_much_has_no_keys(url: str) -> None:
     assert refused(f"{url}/broken") == "the server answers 503"
-    assert refused(f"{url}/endless") == f"it is longer than {KEY_SET_BYTES_MAX} bytes"
+    assert refused(f"{url}/endless") == f"its answer is longer than {readable_size(KEY_SET_BYTES_MAX)}"
 
 
 @pytest.mark.real_time
 def test_a_server_that_goes_on_and_on_is_left_after_the_deadline(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_S_MAX", 0.5)
-    assert refused(f"{url}/slow") == "it had not arrived after 0.5 s"
+    assert refused(f"{url}/slow") == "it did not answer within 0.5 s"
 
 
 def test_a_server_that_is_not_there_has_no_keys() -> None:

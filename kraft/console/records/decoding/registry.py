@@ -18,10 +18,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from kraft.console.bounded_http import HttpAnswer, HttpFailed, get
 from kraft.console.records.decoding.avro_schemas import ReadValue, avro_schema
 from kraft.console.records.decoding.limits import CannotDecode, json_value
 from kraft.console.records.decoding.protobuf_schemas import ProtobufSchema
+from kraft.fetching.bounded_http import HttpAnswer, HttpFailed, HttpRequest, fetch
 from kraft.model.password import Password
 from kraft.model.printable import printable
 from kraft.tls.contexts import client_context
@@ -180,8 +180,8 @@ class Registry:
         try:
             if self._context is None and self._config.tls is not None:
                 self._context = client_context(self._config.tls)
-            url = self._config.url.rstrip("/") + path
-            return get(url, headers, self._context, ANSWER_BYTES_MAX, max(self._until_s - now_s, 0.01))
+            request = HttpRequest(url=self._config.url.rstrip("/") + path, headers=headers)
+            return fetch(request, self._context, ANSWER_BYTES_MAX, max(self._until_s - now_s, 0.01))
         except (HttpFailed, StoreError) as error:
             problem = f"the schema registry of this cluster cannot be asked: {printable(str(error))}"
             self._away = (self._now_s(), problem)

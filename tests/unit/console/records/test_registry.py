@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from kraft.console.bounded_http import HttpFailed, get
 from kraft.console.records.decoding import decode
 from kraft.console.records.decoding.limits import CannotDecode
 from kraft.console.records.decoding.registry import ANSWER_S, ASKED_MAX, FAILED_S, Registry, RegistryConfig
 from kraft.console.records.permissions import Mask, Permission, Viewing
 from kraft.console.records.viewing import HIDDEN, shown_value
+from kraft.fetching.bounded_http import HttpFailed, HttpRequest, fetch
 from kraft.model.password import Password
 from kraft.tls.stores import TlsSettings, TrustStoreFile
 from tests.support.certificates import Authority
@@ -240,6 +240,6 @@ def test_an_answer_is_bounded_in_time_and_bytes(answer: bytes, pause_s: float, p
     url, thread = answering(answer, pause_s)
     begun_s = time.monotonic()
     with pytest.raises(HttpFailed, match=problem):
-        get(url, {}, None, 1024, 0.3 if pause_s else ANSWER_S)
+        fetch(HttpRequest(url=url), None, 1024, 0.3 if pause_s else ANSWER_S)
     assert time.monotonic() - begun_s < ANSWER_S + 1
     thread.join(5)
