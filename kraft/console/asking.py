@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
 from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
+from kraft.console.sessions import whom
 from kraft.model.printable import printable
 
 if TYPE_CHECKING:
@@ -129,6 +130,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str]
     form: Form
     """What was sent; of a page that is only asked for, its query."""
+
+    @property
+    def whom(self) -> tuple[str, str]:
+        """Return who asks, among the users of the cluster; what is kept for somebody is kept by this."""
+        return whom(self.user, self.claims)
 
     @property
     def admin(self) -> Admin:

@@ -140,10 +140,12 @@ def console_config(given: Mapping[str, str]) -> ConsoleConfig:
     clusters = {each.name: each for each in _clusters(given, roles, problems)}
     problems += _unknown_keys(given, clusters)
     advertised = _advertised(given, problems)
-    if not is_loopback(host) or (advertised and not is_loopback(urlsplit(advertised).hostname or "")):
+    reached_by = [host, *([urlsplit(advertised).hostname or ""] if advertised else []), *_names(given)]
+    if not all(is_loopback(urlsplit(f"//{each}").hostname or each) for each in reached_by):
         problems += [
             f"cluster.{each.name}: nobody has to log in there, and others than this machine reach the console: set"
-            f" cluster.{each.name}.security.protocol=SASL_SSL, or let the console listen on localhost"
+            f" cluster.{each.name}.security.protocol=SASL_SSL, or let the console listen on localhost,"
+            " without other names in allowed.hosts and advertised.listeners"
             for each in clusters.values()
             if not each.needs_login
         ]
@@ -322,6 +324,10 @@ def _duration(given: Mapping[str, str], key: str, default: int, problems: list[s
 
 
 def _allowed_hosts(given: Mapping[str, str], host: str, port: int) -> frozenset[str]:
-    names = [each.strip().lower() for each in given.get("allowed.hosts", "").split(",") if each.strip()]
+    names = _names(given)
     own = ["localhost", "127.0.0.1", "[::1]"] if is_loopback(host) else [f"[{host}]" if ":" in host else host.lower()]
     return frozenset([*names, *(f"{each}:{port}" for each in [*names, *own])])
+
+
+def _names(given: Mapping[str, str]) -> list[str]:
+    return [each.strip().lower() for each in given.get("allowed.hosts", "").split(",") if each.strip()]

@@ -41,7 +41,8 @@ BODY_S_MAX: Final = 30.0
 SAID_S: Final = 60
 """How long what was done waits for the next page that says it."""
 
-_SAID_CHARS_MAX: Final = 1_000
+_SAID_BYTES_MAX: Final = 2_000
+"""Browsers drop cookies of more than 4 KiB."""
 
 OpenClient = Callable[[ClusterConfig, str, str], clients.UserClient]
 
@@ -147,7 +148,7 @@ class Console:
         """Return the token of forms: of the session, or of this browser, which has none."""
         if session is not None:
             return session.csrf_token
-        return protection.form_token(self._key, self._nonce_of(request))
+        return protection.signature(self._key, "form", self._nonce_of(request))
 
     def _nonce_of(self, request: Request) -> str:
         """Return what is in the cookie of forms of a browser without a session, also if it is new."""
@@ -235,12 +236,13 @@ class Console:
 
     def say(self, response: Response, text: str) -> None:
         """Let the next page of this browser show the sentence."""
-        said = base64.urlsafe_b64encode(text[:_SAID_CHARS_MAX].encode()).decode()
-        self.set_cookie(response, "said", f"{said}.{protection.form_token(self._key, said)}", SAID_S)
+        cut = text.encode()[:_SAID_BYTES_MAX].decode(errors="ignore")
+        said = base64.urlsafe_b64encode(cut.encode()).decode()
+        self.set_cookie(response, "said", f"{said}.{protection.signature(self._key, 'said', said)}", SAID_S)
 
     def _said(self, request: Request) -> str:
         said, _, token = request.cookies.get(self.cookie("said"), "").partition(".")
-        if not said or not protection.is_same(token, protection.form_token(self._key, said)):
+        if not said or not protection.is_same(token, protection.signature(self._key, "said", said)):
             return ""
         return base64.urlsafe_b64decode(said).decode()
 

@@ -168,7 +168,11 @@ class Endpoints:
         asked = console.asked(request, cluster, login)
 
         def is_open() -> bool:
-            return session is None or (console.sessions.is_open(session_id, now_ms()) and not login.client.ended)
+            if session is None:
+                return True
+            # Of several logins of a session one may end alone.
+            has_login = session.logins.get(cluster.name) is login
+            return has_login and console.sessions.is_open(session_id, now_ms()) and not login.client.ended
 
         async def body() -> AsyncIterator[bytes]:
             with console.streams.one_more(session_id):

@@ -1,4 +1,4 @@
-"""Around the application: requests for other hosts are refused, and every response has the headers that protect it."""
+"""Around the application: what comes from elsewhere is refused, and every response has the headers that protect it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from kraft.console.config import ConsoleConfig
 
 _WRONG_HOST: Final = "The console does not serve this host name: its file may allow it, with allowed.hosts.\n"
 
+
+_OTHER_SITE: Final = "A page of another site may lead to the console, and ask it for nothing else.\n"
 
 _TWO_LENGTHS: Final = "A request has either Content-Length or Transfer-Encoding.\n"
 
@@ -40,7 +42,9 @@ class OnlyKnownHosts:
             # A proxy may go by the one and we by the other: what follows could be somebody else's request (RFC 9112).
             refused = PlainTextResponse(_TWO_LENGTHS, 400, {"Connection": "close"})
             await refused(scope, receive, send_protected)
-        elif protection.is_known_host(headers.get("host"), self._allowed):
-            await self._app(scope, receive, send_protected)
-        else:
+        elif not protection.is_known_host(headers.get("host"), self._allowed):
             await PlainTextResponse(_WRONG_HOST, 421)(scope, receive, send_protected)
+        elif not protection.is_shown_as_page(*(headers.get(f"sec-fetch-{each}") for each in ("site", "mode", "dest"))):
+            await PlainTextResponse(_OTHER_SITE, 403)(scope, receive, send_protected)
+        else:
+            await self._app(scope, receive, send_protected)

@@ -99,6 +99,8 @@ class Logins:
             raise NotLoggedIn(400, f"Users of this cluster log in at {cluster.oidc.host}, in a browser.")
         if not cluster.needs_login or not user or len(user) > 255:
             raise NotLoggedIn(400, "Give the name of a user.")
+        if not password:
+            raise NotLoggedIn(400, "Give the password.")
         address = self._console.address_of(request)
         self.count(address, cluster, user)
         try:
@@ -118,11 +120,11 @@ class Logins:
         console = self._console
         await console.close(console.sessions.end_old(now_ms()))
         try:
-            session, replaced = console.sessions.log_in(before, cluster.name, login, now_ms(), self._seen(request))
+            session, ended = console.sessions.log_in(before, cluster.name, login, now_ms(), self._seen(request))
         except TooManySessions:
             await console.close([login])
             raise NotLoggedIn(503, "Too many people are logged in: try again later.") from None
-        await console.close([] if replaced is None else [replaced])
+        await console.close(ended)
         log.info("user logged in", cluster=cluster.name, user=login.user)
         return session
 
@@ -146,6 +148,8 @@ class Logins:
         await console.close(console.sessions.log_out(session))
         response = RedirectResponse("/", 303)
         console.delete_cookie(response, "session")
+        # What was done is for whoever did it, and not for the next one at this browser.
+        console.delete_cookie(response, "said")
         return response
 
 

@@ -50,6 +50,15 @@ def is_same_origin(origin: str | None, fetch_site: str | None, own: Collection[s
     return origin is None or origin.lower() in own
 
 
+def is_shown_as_page(fetch_site: str | None, fetch_mode: str | None, fetch_dest: str | None) -> bool:
+    """Return whether a request of another site's page only leads here, as a link does, as far as the browser says so.
+
+    Whatever else it asks for it may not read; but the console would ask the cluster for it all the same.
+    """
+    is_ours = fetch_site in (None, "same-origin", "none")
+    return is_ours or (fetch_mode in (None, "navigate") and fetch_dest in (None, "document"))
+
+
 def client_address(peer: str, forwarded: Sequence[str], trusted: Collection[IPv4Network | IPv6Network]) -> str:
     """Return the address of who asks: of the connection, or what proxies that are trusted say of theirs.
 
@@ -77,9 +86,9 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def form_token(key: bytes, nonce: str) -> str:
-    """Return the token of a form that is sent before there is a session; the nonce is in a cookie."""
-    return hmac.new(key, nonce.encode(), hashlib.sha256).hexdigest()
+def signature(key: bytes, purpose: str, text: str) -> str:
+    """Return what shows that the console wrote the text, which is in a cookie, for this purpose and no other."""
+    return hmac.new(key, f"{purpose}\0{text}".encode(), hashlib.sha256).hexdigest()
 
 
 def is_same(given: str, expected: str) -> bool:

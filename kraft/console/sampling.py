@@ -38,7 +38,7 @@ LOOK_LASTS_S: Final = 3_600.0
 CLIENTS_AT_ONCE: Final = 4
 """Users whose groups are sampled at the same time, each in a thread."""
 
-Key = tuple[str, str, str]
+Key = tuple[str, tuple[str, str], str]
 """Cluster, user, group."""
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata] | KraftError
@@ -69,7 +69,7 @@ class Sampling:
 
     def look(self, asked: Asked, group: str) -> Watched:
         """Watch the group from now on, as whoever asks; return what is known of it."""
-        key = (asked.cluster.name, asked.user, group)
+        key = (asked.cluster.name, asked.whom, group)
         found = self._watched.pop(key, None)
         if found is None:
             self._make_room(key)
@@ -82,9 +82,9 @@ class Sampling:
             self._task = asyncio.create_task(self._run(asked.threads))
         return found
 
-    def known(self, cluster: str, user: str, group: str) -> Judged | None:
+    def known(self, cluster: str, whom: tuple[str, str], group: str) -> Judged | None:
         """Return what the samples say of a group as a whole, if the user has looked at it lately."""
-        watched = self._watched.get((cluster, user, group))
+        watched = self._watched.get((cluster, whom, group))
         return None if watched is None else watched.history.worst(moment())
 
     def _make_room(self, key: Key) -> None:

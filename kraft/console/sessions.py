@@ -14,6 +14,10 @@ SESSIONS_MAX: Final = 1_000
 """Sessions at the same time; each has a client with connections for each cluster that its user logged in to."""
 
 
+SESSIONS_OF_A_USER_MAX: Final = 20
+"""Of one user of a cluster; one more ends the login that nobody used for longest, so that nobody locks others out."""
+
+
 class Login(Struct, frozen=True, kw_only=True):
     """A user of a cluster, and the client that acts as this user; no user where the cluster is open."""
 
@@ -21,6 +25,11 @@ class Login(Struct, frozen=True, kw_only=True):
     client: UserClient
     claims: Mapping[str, Any] = {}
     """What the ID token of a login at an OpenID provider said, at most 32 KiB of JSON; nothing for a password."""
+
+    @property
+    def whom(self) -> tuple[str, str]:
+        """Return who this is among the users of the cluster."""
+        return whom(self.user, self.claims)
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -49,6 +58,11 @@ class Session(Struct, kw_only=True):
 
     logins: dict[str, Login] = field(default_factory=dict)
     """By the name of the cluster."""
+
+
+def whom(user: str, claims: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name with the subject of a token, which providers give to one person only; names may be of several."""
+    return user, str(claims.get("sub", ""))
 
 
 UNSEEN: Final = Seen()
@@ -95,7 +109,7 @@ class Sessions:
         return [
             cluster
             for cluster, login in session.logins.items()
-            if cluster in other.logins and other.logins[cluster].user == login.user
+            if cluster in other.logins and other.logins[cluster].whom == login.whom
         ]
 
     def of_same_users(self, session: Session, now_ms: int) -> list[Session]:
@@ -116,8 +130,8 @@ class Sessions:
 
     def log_in(
         self, before: Session | None, cluster: str, login: Login, now_ms: int, seen: Seen = UNSEEN
-    ) -> tuple[Session, Login | None]:
-        """Return the session with this login, and the login that it replaces. Raises TooManySessions.
+    ) -> tuple[Session, list[Login]]:
+        """Return the session with this login, and the logins that it ends. Raises TooManySessions.
 
         It has a new id and token, so that whoever knew those of before, or planted them, is not logged in. How long it
         lasts is counted from the first login.
@@ -135,10 +149,20 @@ class Sessions:
         )
         if before is not None:
             self._by_id.pop(before.session_id, None)
-        replaced = session.logins.get(cluster)
+        ended = [session.logins[cluster]] if cluster in session.logins else []
+        ended += self._make_place(cluster, login)
         session.logins[cluster] = login
         self._by_id[session.session_id] = session
-        return session, replaced
+        return session, ended
+
+    def _make_place(self, cluster: str, login: Login) -> list[Login]:
+        """End logins of the user of this one, so that there is a place for it."""
+        own = [
+            each for each in self._by_id.values() if cluster in each.logins and each.logins[cluster].whom == login.whom
+        ]
+        own.sort(key=lambda each: -each.used_ms)
+        ended = [self.end_login(each, cluster) for each in own[SESSIONS_OF_A_USER_MAX - 1 :]]
+        return [each for each in ended if each is not None]
 
     def log_out_of(self, session: Session, cluster: str, client: UserClient) -> list[Login]:
         """End the login with this client, if the session still has it; return it, whose client is to be closed."""

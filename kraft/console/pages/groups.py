@@ -86,7 +86,7 @@ async def groups(asked: Asked) -> Groups:
 
 
 def _with_samples(asked: Asked, name: str, lag: Lag) -> Lag:
-    known = asked.state.sampling.known(asked.cluster.name, asked.user, name)
+    known = asked.state.sampling.known(asked.cluster.name, asked.whom, name)
     if known is None or lag.problem:
         return lag
     behind = known.behind

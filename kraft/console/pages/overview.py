@@ -107,7 +107,7 @@ def known_facts(asked: Asked) -> KnownFacts:
         facts = gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls, searched_max=SEARCHED_MAX)
         return KnownFacts(facts=facts, asked_ms=int(time.time() * 1_000))
 
-    return asked.state.facts.get((asked.cluster.name, asked.user), KEPT_MS, ask)
+    return asked.state.facts.get((asked.cluster.name, asked.whom), KEPT_MS, ask)
 
 
 async def overview(asked: Asked) -> Overview:
@@ -118,7 +118,7 @@ async def overview(asked: Asked) -> Overview:
         return health_of(known.facts, known.asked_ms)
 
     def kept() -> Health:
-        return asked.state.kept.get(("overview", asked.cluster.name, asked.user), KEPT_MS, ask)
+        return asked.state.kept.get(("overview", asked.cluster.name, asked.whom), KEPT_MS, ask)
 
     if asked.query.get("more", "") != "true":
         return Overview(health=await asked.panel(kept), sizes=None)

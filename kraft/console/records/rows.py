@@ -84,6 +84,8 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     record: RawRecord
     shown: Shown
+    hides_size: bool
+    """Whether something is hidden, or could be in headers that were not looked at."""
 
     def passes(self, wanted: Wanted, condition: Filter | None) -> bool:
         if wanted.key and (self.record.key is None or self.shown.key.text != wanted.key):
@@ -127,7 +129,7 @@ class Seen(Struct, frozen=True, kw_only=True):
             is_marker=bool(record.marker),
             leader_epoch=record.leader_epoch,
             codec=record.codec,
-            size_bytes=None if shown.is_masked else record.size_bytes,
+            size_bytes=None if self.hides_size else record.size_bytes,
             is_masked=shown.is_masked,
         )
 
@@ -142,9 +144,12 @@ class Sight(Struct, frozen=True, kw_only=True):
     def of(self, record: RawRecord) -> Seen:
         """Decode and mask a record: the only way from bytes to what pages, filters and the live tail have."""
         headers = record.headers[:HEADERS_MAX]
+        seen = shown(record.key, record.value, headers, self.permission, self.registry, self.formats)
+        are_left_out = len(record.headers) > HEADERS_MAX
         return Seen(
             record=record,
-            shown=shown(record.key, record.value, headers, self.permission, self.registry, self.formats),
+            shown=seen,
+            hides_size=seen.is_masked or (are_left_out and self.permission.hides_something),
         )
 
 

@@ -27,6 +27,9 @@ HIDDEN: Final = Decoded(format="hidden", text=MASK)
 _STRUCTURED: Final = ("", "json", "msgpack", "avro", "protobuf")
 """Formats in which fields have names."""
 
+_STRUCTURE: Final = frozenset("{[<")
+"""What begins a part of JSON or XML: text with one of these may have fields, though it cannot be decoded."""
+
 _QUERY_CHARS_MAX: Final = 200
 
 
@@ -125,11 +128,7 @@ def shown_key(
         return HIDDEN
     if not permission.fields:
         return decode(data, chosen, registry)
-    found = decode(data, chosen if chosen in _STRUCTURED else "", registry)
-    if isinstance(found.value, dict | list):
-        return _masked(found, permission)
-    # Bytes that could hold fields, which nobody can find, are hidden.
-    return found if found.format in ("text", "null") or _is_scalar(found) else HIDDEN
+    return _without_fields(decode(data, chosen if chosen in _STRUCTURED else "", registry), permission)
 
 
 def shown_value(
@@ -147,7 +146,10 @@ def shown_value(
 
 
 def shown_header(name: str, data: bytes | None, permission: Permission) -> Decoded:
-    return HIDDEN if permission.is_off or permission.hides_header(name) else decode(data)
+    """Return what is seen of a header: fields are hidden in it as in a key."""
+    if permission.is_off or permission.hides_header(name):
+        return HIDDEN
+    return _without_fields(decode(data), permission) if permission.fields else decode(data)
 
 
 def note(view: View) -> None:
@@ -173,8 +175,12 @@ def _hides_value(permission: Permission) -> bool:
     return permission.hides_all or bool(permission.fields)
 
 
-def _is_scalar(found: Decoded) -> bool:
-    return found.format == "json"
+def _without_fields(found: Decoded, permission: Permission) -> Decoded:
+    """Return a key or a header without its hidden fields; hidden if it could hold fields that nobody can find."""
+    if isinstance(found.value, dict | list):
+        return _masked(found, permission)
+    is_plain = found.format in ("text", "json") and _STRUCTURE.isdisjoint(found.text)
+    return found if found.format == "null" or is_plain else HIDDEN
 
 
 def _masked(found: Decoded, permission: Permission) -> Decoded:

@@ -89,6 +89,20 @@ def test_an_open_cluster_is_not_shown_to_other_machines() -> None:
     assert any(each.startswith("cluster.dev: nobody has to log in there") for each in found)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"allowed.hosts": "localhost, console.example"},
+        {"allowed.hosts": "console.example:8443"},
+        {"advertised.listeners": "https://console.example"},
+    ],
+)
+def test_an_open_cluster_is_not_shown_by_a_proxy(changed: dict[str, str]) -> None:
+    (found,) = problems(OPEN | changed)
+    assert found.startswith("cluster.dev: nobody has to log in there")
+    assert console_config(OPEN | {"allowed.hosts": "[::1], 127.0.0.1:9"}).clusters
+
+
 def test_names_behind_a_proxy_are_allowed_by_the_file() -> None:
     config: ConsoleConfig = console_config({**CLOSED, "allowed.hosts": "Console.example"})
     assert {"console.example", "console.example:8080"} <= config.allowed_hosts

@@ -8,10 +8,10 @@ from kraft.console.protection import (
     HEADERS,
     client_address,
     cookie_name,
-    form_token,
     is_known_host,
     is_same_origin,
     safe_next,
+    signature,
 )
 
 OWN = frozenset({"http://localhost:8080"})
@@ -23,6 +23,16 @@ def test_only_own_scripts_run_and_nothing_is_loaded_from_elsewhere() -> None:
     assert "frame-ancestors 'none'" in policy
     assert "script-src 'self';" in policy
     assert not any(each in policy for each in ("unsafe", "http", "*", "data:"))
+
+
+def test_nothing_is_kept_framed_or_taken_for_another_type() -> None:
+    assert {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }.items() <= HEADERS.items()
 
 
 @pytest.mark.parametrize(
@@ -67,8 +77,8 @@ def test_a_login_leads_to_our_own_pages_only(given: str, where: str) -> None:
 
 
 def test_tokens_of_forms_and_names_of_cookies() -> None:
-    assert form_token(b"key", "a") != form_token(b"key", "b")
-    assert form_token(b"key", "a") != form_token(b"other", "a")
+    given = [(b"key", "form", "a"), (b"key", "form", "b"), (b"other", "form", "a"), (b"key", "said", "a")]
+    assert len({signature(*each) for each in given}) == len(given)
     assert cookie_name("session", is_secure=True) == "__Host-kraft-session"
     assert cookie_name("session", is_secure=False) == "kraft-session"
 

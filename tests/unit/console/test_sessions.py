@@ -35,15 +35,15 @@ def test_a_session_that_is_used_ends_as_well(sessions: Sessions) -> None:
 
 def test_a_login_gives_a_new_id_and_keeps_the_other_clusters(sessions: Sessions) -> None:
     before, _ = sessions.log_in(None, "prod", ALICE, 0)
-    after, replaced = sessions.log_in(before, "test", BOB, 50)
-    assert replaced is None
+    after, ended = sessions.log_in(before, "test", BOB, 50)
+    assert ended == []
     assert after.session_id != before.session_id
     assert after.csrf_token != before.csrf_token
     assert sessions.find(before.session_id, 50) is None
     assert after.logins == {"prod": ALICE, "test": BOB}
     # Logging in again and again does not prolong it.
     assert after.begun_ms == 0
-    assert sessions.log_in(after, "prod", BOB, 60)[1] is ALICE
+    assert sessions.log_in(after, "prod", BOB, 60)[1] == [ALICE]
 
 
 def test_who_logged_out_is_not_known_any_more(sessions: Sessions) -> None:
@@ -100,3 +100,33 @@ def test_a_session_ends_with_its_last_login(sessions: Sessions) -> None:
     assert sessions.end_login(session, "test") is BOB
     assert not sessions.is_open(session.session_id, 50)
     assert sessions.by_handle(session.handle, 50) is None
+
+
+def test_a_user_has_so_many_sessions_and_loses_the_login_that_was_not_used_for_longest(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SESSIONS_OF_A_USER_MAX", 2)
+    first, _ = sessions.log_in(None, "prod", ALICE, 0)
+    second, _ = sessions.log_in(None, "prod", ALICE, 1)
+    sessions.log_in(None, "prod", BOB, 2)
+    first, ended = sessions.log_in(first, "test", ALICE, 3)
+    assert ended == []
+    assert sessions.log_in(None, "prod", ALICE, 4)[1] == [ALICE]
+    assert not sessions.is_open(second.session_id, 4)
+    # What a session replaces takes no further place.
+    assert sessions.log_in(first, "prod", ALICE, 5)[1] == [ALICE]
+    assert len(sessions) == 3
+
+
+def test_two_people_of_one_name_are_two(sessions: Sessions) -> None:
+    """Names of a provider's users may be of several; subjects are of one."""
+    one, other = (Login(user="Alice", client=ALICE.client, claims={"sub": each}) for each in "ab")
+    mine, _ = sessions.log_in(None, "prod", one, 0)
+    sessions.log_in(None, "prod", other, 0)
+    assert sessions.of_same_users(mine, 0) == [mine]
+
+
+def test_a_handle_of_an_idle_session_is_nobodys(sessions: Sessions) -> None:
+    session, _ = sessions.log_in(None, "prod", ALICE, 0)
+    assert sessions.by_handle(session.handle, 99) is session
+    assert sessions.by_handle(session.handle, 100) is None

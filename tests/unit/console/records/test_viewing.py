@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.console.records.permissions import Mask, Permission, Role, Viewing, ViewingRules, ViewRule
-from kraft.console.records.viewing import HIDDEN, MASK, MayNotView, check, shown, shown_key, shown_value
+from kraft.console.records.raw import RawRecord
+from kraft.console.records.rows import HEADERS_MAX, Sight
+from kraft.console.records.viewing import HIDDEN, MASK, Formats, MayNotView, check, shown, shown_key, shown_value
 
 SECRET = "4111 1111"
 ALL = Permission(viewing=Viewing.ON)
@@ -91,6 +93,31 @@ def test_keys_and_headers_are_hidden_by_name() -> None:
     assert shown_key(b"anna", hiding("email")).text == "anna"
     assert shown_key(b'{"email":1}', hiding("email")).value == {"email": MASK}
     assert shown_key(b"\xff\xfe", hiding("email")) == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"email": "4111 1111"} and more', b"[" * 70 + b'"4111 1111"' + b"]" * 70, b"<email>4111 1111</email>"]
+)
+def test_what_could_hold_a_field_is_hidden_in_keys_and_headers(data: bytes) -> None:
+    seen = shown(data, b"{}", [("h", data)], hiding("email"))
+    assert seen.key == HIDDEN
+    assert seen.headers[0].value == HIDDEN
+
+
+def test_fields_are_hidden_in_keys_and_headers_of_json() -> None:
+    data = b'{"email": "4111 1111", "total": 1}'
+    seen = shown(data, b"{}", [("h", data), ("trace", b"a-1"), ("none", None)], hiding("email"))
+    assert seen.key.value == seen.headers[0].value.value == {"email": MASK, "total": 1}
+    assert [each.value.text for each in seen.headers[1:]] == ["a-1", "null"]
+
+
+def test_headers_that_are_not_looked_at_are_in_no_size_that_could_tell_of_them() -> None:
+    headers = (*((f"h{each}", b"x") for each in range(HEADERS_MAX)), ("authorization", SECRET.encode()))
+    for permission, size_bytes in ((hiding(headers=("authorization",)), None), (ALL, 217)):
+        sight = Sight(permission=permission, registry=None, formats=Formats())
+        record = RawRecord(topic="t", partition=0, offset=0, timestamp_ms=0, key=b"key", value=b"{}", headers=headers)
+        row = sight.of(record).row()
+        assert (row.size_bytes, row.headers_left_out) == (size_bytes, 1)
 
 
 def test_a_deletion_is_shown_as_one() -> None:
