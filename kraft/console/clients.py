@@ -79,7 +79,7 @@ def open_admin(
 ) -> Admin:
     """Return a client that acts as the user; it connects at its first call. The caller closes it."""
     return Admin(
-        servers or cluster.bootstrap_servers,
+        cluster.bootstrap_servers if servers is None else servers,
         default_api_timeout_ms=timeout_ms,
         **_settings(cluster, user, secret),
     )

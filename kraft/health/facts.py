@@ -159,7 +159,7 @@ def _fenced(
 
 
 def _why_silent(open_admin: OpenAdmin, timeout_ms: int, broker: BrokerDescription) -> KraftError | None:
-    addresses = [str(each).partition("://")[2] for each in broker.addresses if each.listener in _LISTENERS]
+    addresses = [str(each).rpartition("://")[2] for each in broker.addresses if each.listener in _LISTENERS]
     try:
         with open_admin(",".join(addresses), timeout_ms) as admin:
             admin.describe_features()

@@ -107,8 +107,8 @@ def _is_away(broker: BrokerDescription, facts: ClusterFacts) -> bool:
 
 
 def _is_silent(broker_id: int, facts: ClusterFacts) -> bool:
-    """Return whether a broker in service did not answer. One that refuses this command does answer."""
-    outcome = facts.directories.get(broker_id)
+    """Return whether a broker was asked, and did not answer. One that refuses this command does answer."""
+    outcome = facts.directories.get(broker_id, facts.fenced.get(broker_id))
     return isinstance(outcome, KraftError) and not isinstance(outcome, Refusal)
 
 

@@ -57,6 +57,10 @@ Ask: TypeAlias = Callable[[Message], Awaitable[Any]]
 
 _ALL_BROKERS: Final = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
 _VERSIONS: Final = ApiVersionsRequest(client_software_name="kraft", client_software_version=__version__)
+_SILENT_MS: Final = 3_000
+"""How long a voter may not have fetched: it asks again after half a second, and `controller.quorum.fetch.timeout.ms`,
+after which it stands for election, is 2,000 by default."""
+
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _CONFIGS_AT_ONCE: Final = 500
 
@@ -164,18 +168,21 @@ async def _describe_quorum(ask: Ask, _: QuorumDescriptionRequest) -> QuorumDescr
         code = error_code(quorum.error_code)
         return QuorumDescription(error_code=code, error_message=quorum.error_message or code.name)
     cluster: DescribeClusterResponse = await ask(_ALL_BROKERS)
-    ends = {each.replica_id: each.log_end_offset for each in quorum.current_voters}
+    leader = next((each for each in quorum.current_voters if each.replica_id == quorum.leader_id), None)
     return QuorumDescription(
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
-        voters=_members(quorum.current_voters, ends.get(quorum.leader_id, -1)),
-        observers=_members(quorum.observers, ends.get(quorum.leader_id, -1)),
+        voters=_members(quorum.current_voters, leader, are_voters=True),
+        observers=_members(quorum.observers, leader),
         cluster_id=cluster.cluster_id,
     )
 
 
-def _members(states: Iterable[ReplicaState], leader_end: int) -> list[QuorumMember]:
+def _members(
+    states: Iterable[ReplicaState], leader: ReplicaState | None, are_voters: bool = False
+) -> list[QuorumMember]:
+    leader_end = -1 if leader is None else leader.log_end_offset
     return [
         QuorumMember(
             node_id=each.replica_id,
@@ -183,9 +190,20 @@ def _members(states: Iterable[ReplicaState], leader_end: int) -> list[QuorumMemb
             lag=leader_end - each.log_end_offset if min(leader_end, each.log_end_offset) >= 0 else -1,
             last_fetch_timestamp_ms=each.last_fetch_timestamp,
             last_caught_up_timestamp_ms=each.last_caught_up_timestamp,
+            unreachable=are_voters and _is_unreachable(each, leader),
         )
         for each in states
     ]
+
+
+def _is_unreachable(voter: ReplicaState, leader: ReplicaState | None) -> bool:
+    """Return whether the leader hears nothing of the voter: Kafka's answer has the times, by the leader's clock, only.
+
+    Without times, as from brokers before KIP-836, nothing is known of it.
+    """
+    if leader is None or voter.replica_id == leader.replica_id or leader.last_fetch_timestamp < 0:
+        return False
+    return voter.last_fetch_timestamp < leader.last_fetch_timestamp - _SILENT_MS
 
 
 async def _abort_transaction(ask: Ask, request: AbortTransactionRequest) -> AbortTransactionResponse:

@@ -62,6 +62,9 @@ class Shape(Struct, frozen=True, kw_only=True):
     preferred_leader_percent: int
     """How many partitions are led by their preferred leader."""
 
+    replicas_away: int = 0
+    """Replicas on brokers that are not in service, or in directories that failed: nobody tells their sizes."""
+
 
 class Offsets(Struct, frozen=True, kw_only=True):
     """First and next offset of a partition, or why they are not known."""
@@ -115,6 +118,7 @@ def shape_of(partitions: Sequence[Partition], cluster_brokers: int) -> Shape:
         leader_skewed=leader_skewed,
         leader_skew_percent=_percent(len(leader_skewed), len(replicas)),
         preferred_leader_percent=_percent(preferred, count),
+        replicas_away=sum(len(each.offline_replicas) for each in partitions),
     )
 
 

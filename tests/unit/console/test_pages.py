@@ -22,7 +22,7 @@ from kraft.console.pages.produce import Produce, Producing
 from kraft.console.state import State
 from kraft.health.findings import findings
 from tests.support.cluster_facts import broker, facts, partition
-from tests.support.console_pages import EVIL, assert_shown_as_text
+from tests.support.console_pages import EVIL, assert_shown_as_text, html_of
 
 
 def paged(row: Any) -> Paged[Any]:
@@ -65,6 +65,18 @@ def views() -> dict[str, list[Any]]:
 def test_what_strangers_named_is_shown_as_text(template: str) -> None:
     for view in views()[template]:
         assert_shown_as_text(template, view)
+
+
+def test_brokers_that_were_not_asked_for_their_directories_are_named() -> None:
+    one, two = (
+        Broker(broker_id=each, addresses=[], rack="", state=state, leaders=1, replicas=1, in_sync=1)
+        for each, state in ((1, "in service"), (2, "not in service"))
+    )
+    directories = Panel(value=[DirectoriesOfBroker(broker_id=1, problem="", directories=[])])
+    note = "Without those of broker {}, which is not in service."
+    page = html_of("brokers.html", Brokers(brokers=Panel(value=[one, two]), directories=directories))
+    assert note.format(2) in page
+    assert note.format(1) not in page
 
 
 def test_the_overview_has_the_very_findings_of_the_command() -> None:

@@ -47,9 +47,16 @@ from tests.support.acl_entries import PREFIXED, entry
 from tests.support.console_pages import EVIL, assert_shown_as_text, html_of
 
 
-def part(index: int, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...] = ()) -> MetadataResponsePartition:
+def part(
+    index: int, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...] = (), offline: tuple[int, ...] = ()
+) -> MetadataResponsePartition:
     return MetadataResponsePartition(
-        error_code=0, partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr or replicas
+        error_code=0,
+        partition_index=index,
+        leader_id=leader,
+        replica_nodes=replicas,
+        isr_nodes=isr or replicas,
+        offline_replicas=offline,
     )
 
 
@@ -207,6 +214,14 @@ def test_a_topic_without_leaders_or_partitions_has_figures() -> None:
     shape = shape_of([part(0, -1, (1,), (1,))], 0)
     assert (shape.without_leader, shape.spread_percent, shape.preferred_leader_percent) == (1, 0, 0)
     assert shape_of([], 3).skew_percent == 0
+
+
+def test_a_size_is_a_lower_bound_while_replicas_are_away() -> None:
+    """Nobody tells the sizes on a broker that is not in service, and it is not asked."""
+    for away, shown in (((), "5 B"), ((2,), "≥ 5 B")):
+        row = TopicRow(topic="orders", internal=False, shape=shape_of([part(0, 1, (1, 2), offline=away)], 3))
+        page = Topics(topics=Panel(value=paged(row)), records=Panel(value={}), sizes=Panel(value={"orders": 5}))
+        assert f'<td class="n">{shown}</td>' in html_of("topics.html", page)
 
 
 def test_records_are_counted_where_both_offsets_are_known() -> None:

@@ -196,6 +196,12 @@ def test_a_restart_is_not_safe_for_a_partition(node_id: int, changes: dict[str, 
         pytest.param([1], {"quorum": TWO_AND_A_LEARNER}, "1 of 3 controllers would be left", id="one is a learner"),
         pytest.param([1], {"quorum": TWO_AND_A_LAGGING}, "1 of 3 controllers would be left", id="one lags"),
         pytest.param([1], {"directories": silent(2)}, "1 of 3 controllers would be left", id="one does not answer"),
+        pytest.param(
+            [1],
+            {"brokers": brokers(fenced=True), "directories": {1: ANSWERED, 3: ANSWERED}, "fenced": {2: SILENT}},
+            "1 of 3 controllers would be left",
+            id="one that is not in service does not answer, and nobody has noticed it as a voter",
+        ),
         pytest.param([1, 2], {}, "1 of 3 controllers would be left", id="two at the same time"),
         pytest.param([1], {"quorum": quorum(voter(1))}, "node 1 is the only controller", id="only one"),
         pytest.param(
