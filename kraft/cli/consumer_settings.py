@@ -9,19 +9,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kraft.cli.command_security import connection_settings, properties_of, security_in, use_security
+from kraft.cli.client_settings import given_settings, settings_in_file
+from kraft.cli.command_security import connection_settings
 from kraft.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
     REFUSED_TIMEOUT_MS,
-    key_values,
 )
 
 ConsumerConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--consumer-config",
+        "--consumer.config",
         metavar="FILE",
         help="Consumer settings file with one key=value on each line, such as auto.offset.reset=earliest.",
         show_default=False,
@@ -73,9 +74,8 @@ def consumer_settings(
 
     Options go before properties, and these before the file.
     """
-    found = {} if file is None else _read(file)
-    given = {key.replace(".", "_"): each for key, each in key_values(properties or [], _PROPERTY_OPTION).items()}
-    _refuse_secrets(given)
+    found = {} if file is None else settings_in_file(file, _OPTION)
+    given = given_settings(properties, _PROPERTY_OPTION)
     found.update(given)
     if isolation_level is not None:
         found["isolation_level"] = isolation_level
@@ -106,31 +106,5 @@ def consumer_settings(
     return settings
 
 
-def _refuse_secrets(properties: Mapping[str, str]) -> None:
-    from kraft.client.model.security import is_security_key
-
-    for name in properties:
-        dotted = name.replace("_", ".")
-        if is_security_key(dotted):
-            raise typer.BadParameter(
-                f"{dotted} has to be in a file, because others can read arguments: give --command-config FILE",
-                param_hint=_PROPERTY_OPTION,
-            )
-
-
 def _source(name: str, properties: Mapping[str, str], file: Path | None) -> object:
     return _PROPERTY_OPTION if name in properties else file
-
-
-def _read(file: Path) -> dict[str, str]:
-    """Return the settings of a file, with underscores in their names; those of security become the command's.
-
-    Raises BadParameter.
-    """
-    from kraft.client.model.security import is_security_key
-
-    found = properties_of(file, _OPTION)
-    security = security_in(found, file, _OPTION)
-    if security is not None:
-        use_security(security, _OPTION)
-    return {name.replace(".", "_"): value for name, value in found.items() if not is_security_key(name)}

@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "features": ("kraft.cli.features", "Describe and upgrade the feature levels of the cluster."),
     "groups": ("kraft.cli.groups.commands", "List, describe and delete groups, and reset their offsets."),
     "transactions": ("kraft.cli.transactions.commands", "Show transactions and producers; end hanging ones."),
+    "perf": ("kraft.cli.perf.commands", "Measure how fast records are stored and read."),
     "log": ("kraft.cli.log", "Print and check the files of partitions."),
 }
 """Modules by command, and the command's line in the list of all: a group has a typer `app`, a single command a function

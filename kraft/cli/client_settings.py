@@ -1,0 +1,92 @@
+"""Settings of a command's producer or consumer: those of a file, those of the command line, and a producer's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from kraft.cli.command_security import connection_settings, properties_of, security_in, use_security
+from kraft.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    REFUSED_TIMEOUT_MS,
+    key_values,
+)
+
+PRODUCER_CONFIG: Final = "--producer-config"
+PRODUCER_PROPERTY: Final = "--producer-property"
+
+ProducerConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        PRODUCER_CONFIG,
+        "--producer.config",
+        metavar="FILE",
+        help="Producer settings file with one key=value on each line, such as linger.ms=20.",
+        show_default=False,
+    ),
+]
+ProducerPropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        PRODUCER_PROPERTY,
+        metavar="KEY=VALUE",
+        help="Producer setting key=value, which overrides the settings file. May be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def producer_settings(
+    file: Path | None, bootstrap_server: str, properties: list[str] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Return the settings of a producer, as keyword arguments. Raises BadParameter.
+
+    Options go before properties, and these before the file; an option that is None was not given.
+    """
+    found = {} if file is None else settings_in_file(file, PRODUCER_CONFIG)
+    settings: dict[str, Any] = {
+        "max_block_ms": DEFAULT_TIMEOUT_MS,
+        "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,
+        "bootstrap_servers": bootstrap_server,
+        **connection_settings(),
+        **found,
+        **given_settings(properties, PRODUCER_PROPERTY),
+        **{name: value for name, value in options.items() if value is not None},
+    }
+    if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
+        settings["bootstrap_servers"] = bootstrap_server
+    return settings
+
+
+def given_settings(properties: list[str] | None, option: str) -> dict[str, str]:
+    """Return settings of the command line, with underscores in their names. Raises BadParameter, for secrets too."""
+    from kraft.client.model.security import is_security_key
+
+    given = {key.replace(".", "_"): each for key, each in key_values(properties or [], option).items()}
+    for name in given:
+        dotted = name.replace("_", ".")
+        if is_security_key(dotted):
+            raise typer.BadParameter(
+                f"{dotted} has to be in a file, because others can read arguments: give --command-config FILE",
+                param_hint=option,
+            )
+    return given
+
+
+def settings_in_file(file: Path, option: str) -> dict[str, str]:
+    """Return the settings of a file, with underscores in their names; those of security become the command's.
+
+    Raises BadParameter.
+    """
+    from kraft.client.model.security import is_security_key
+
+    found = properties_of(file, option)
+    security = security_in(found, file, option)
+    if security is not None:
+        use_security(security, option)
+    return {name.replace(".", "_"): value for name, value in found.items() if not is_security_key(name)}

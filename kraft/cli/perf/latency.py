@@ -1,0 +1,88 @@
+"""`kraft perf latency`: how long a record takes from a producer to a consumer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kraft.cli.client_settings import producer_settings
+from kraft.cli.consumer_settings import consumer_settings
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    TopicArgument,
+    TopicOption,
+    command_network,
+    topic_name,
+)
+from kraft.cli.perf.options import REPORTING_INTERVAL_MS, PrintMetrics, RecordCount, ReportingInterval
+from kraft.cli.printing import print_json
+from kraft.cli.quorum_watch import quorum_watch
+
+if TYPE_CHECKING:
+    from kraft.perf.latencies import Latencies
+
+
+def latency(
+    num_records: RecordCount,
+    record_size: Annotated[int, typer.Option("--record-size", min=1, metavar="BYTES", help="Size of values.")],
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    acks: Annotated[str, typer.Option("--producer-acks", help="Acknowledgements to wait for: all or 1.")] = "all",
+    key_size: Annotated[
+        int, typer.Option("--record-key-size", min=0, metavar="BYTES", help="Size of keys; 0 is none.")
+    ] = 0,
+    num_headers: Annotated[int, typer.Option("--num-headers", min=0, help="Headers of each record.")] = 0,
+    header_key_size: Annotated[
+        int, typer.Option("--record-header-key-size", min=1, metavar="BYTES", help="Size of keys of headers.")
+    ] = 8,
+    header_size: Annotated[
+        int, typer.Option("--record-header-size", min=0, metavar="BYTES", help="Size of values of headers.")
+    ] = 8,
+    reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,
+    print_metrics: PrintMetrics = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+) -> None:
+    """Measure how long a record takes to a consumer.
+
+    Records are sent one after the other. The topic must exist, and nobody else may write to it meanwhile.
+    """
+    from kraft.cli.perf import reports
+    from kraft.client import Consumer, Producer
+    from kraft.perf.latency import LatencyLoad, random_headers, run
+
+    no_file: Path | None = None
+    reading = consumer_settings(no_file, bootstrap_server, None, from_beginning=False)
+    load = LatencyLoad(
+        topic=topic_name(positional, topic),
+        records=num_records,
+        record_bytes=record_size,
+        key_bytes=key_size,
+        headers=random_headers(num_headers, header_key_size, header_size),
+    )
+
+    def line(measured: Latencies) -> str:
+        return f"{measured.count} records, {measured.mean_ms:.3f} ms avg latency, {measured.max_ms:.3f} ms max latency."
+
+    with (
+        Producer(
+            **producer_settings(no_file, bootstrap_server, acks=acks, linger_ms=0), network=command_network()
+        ) as producer,
+        Consumer(**reading, network=command_network()) as consumer,
+        quorum_watch(bootstrap_server),
+        reports.running(num_records, reporting_interval) as shown,
+    ):
+        measured = run(producer, consumer, load, lambda now: shown.show(now.count, lambda _: line(now)))
+    if output is Output.JSON:
+        metrics = {"process": reports.process_metrics()} if print_metrics else {}
+        print_json(reports.latencies_as_json(measured) | metrics)
+        return
+    print(f"{line(measured)} Percentiles: {reports.percentiles_line(measured)}.")
+    reports.print_histogram(measured)
+    if print_metrics:
+        reports.print_metrics()
