@@ -3,6 +3,8 @@
 .PHONY: help setup demo check test soak lint format protos lock wheel clean java
 
 BIN := .venv/bin
+# What pytest leaves out unless TESTS=all.
+CHOSEN := $(if $(filter all,$(TESTS)),,-m "not slow")
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +23,8 @@ check: lint ## within a minute, without Java: lint, and the unit tests of what d
 
 # How many workers, which files stay together, and in which order they run: tests/support/worker_groups.py.
 # Bytecode is kept also where the environment says otherwise: without it every worker compiles every test, which takes 20 s.
-test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+test: java setup ## the quick tests, on all cores; TESTS=all with the slow ones, as CI; ARGS="-k name" goes to pytest, "-n 0" for one process
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(CHOSEN) $(ARGS)
 
 soak: setup ## long searches with fresh seeds, one after the other; SOAK_SECONDS=3600 for all, ARGS="--only kill --seed 7"
 	@$(BIN)/python -m tests.soak $(ARGS)

@@ -15,8 +15,8 @@ from tests.fuzz.targets import targets
 from tests.support.mutation import mutated
 
 INPUTS = 2_000
-SLOW = {"recovery": 2, "verification": 2, "group-requests": 8}
-"""Targets that get only a part of the inputs: for each input a whole log is opened twice, or a coordinator set up."""
+SLOW = {"recovery": 2, "verification": 2, "group-requests": 8, "tls-bytes": 4}
+"""Targets that get only a part of the inputs: each opens a whole log twice, sets up a coordinator, or shakes hands."""
 TARGETS = targets()
 WAIT_S = 240
 
@@ -72,7 +72,7 @@ def one_failing_target(body: str, folder: Path) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.parametrize("mode", ["random", "atheris"])
+@pytest.mark.parametrize("mode", ["random", pytest.param("atheris", marks=pytest.mark.slow)])
 def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> None:
     if mode == "atheris":
         pytest.importorskip("atheris")

@@ -19,6 +19,7 @@ STEPS = 100
 """Some of every kind; `tests.soak.crash_points` runs longer ones with more seeds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload_seed", [0, 4, 15])
 def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(workload_seed: int) -> None:
     tally = crash_everywhere(workload_seed, STEPS)

@@ -48,6 +48,7 @@ def is_offline_for_good(model: ModelledLog) -> None:
     assert model.log.synced_end_offset == synced
 
 
+@pytest.mark.slow
 def test_after_a_failed_sync_the_log_is_offline_for_good_and_nothing_synced_is_lost() -> None:
     failed: Counter[str] = Counter()
     for number in range(1, 2000):

@@ -93,6 +93,7 @@ def numbers(values: range) -> set[bytes]:
     return {b"%d" % number for number in values}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_first_topics_groups_and_transactions_while_a_broker_is_away_outlive_another_one(cluster: Cluster) -> None:
     cluster.node(3).kill()

@@ -268,6 +268,7 @@ class _Load:
                 time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_sessions_that_expire_under_load_cost_no_request(tmp_path: Path) -> None:
     with closed_cluster(tmp_path, overrides={"connections.max.reauth.ms": "1500"}) as closed:
         settings = closed.settings()
@@ -280,6 +281,7 @@ def test_sessions_that_expire_under_load_cost_no_request(tmp_path: Path) -> None
         assert _read_in_group(closed, TOPIC, settings, len(load.sent)) == load.sent
 
 
+@pytest.mark.slow
 def test_nodes_that_restart_under_load_cost_no_request(closed: ClosedCluster) -> None:
     settings = closed.settings()
     with Admin(closed.bootstrap_servers, **settings) as admin:
@@ -433,6 +435,7 @@ def test_bulk_reads_are_inside_tls(
     assert len(logins) == 1
 
 
+@pytest.mark.slow
 def test_a_node_in_the_background_is_waited_for_where_clients_have_to_log_in(tmp_path: Path) -> None:
     stores = Authority(tmp_path).certify("node", "DNS:localhost")
     with ReservedPorts(2) as (grpc_port, controller_port):

@@ -247,6 +247,7 @@ def test_all_are_started_in_the_background_and_stopped_together(tmp_path: Path) 
         assert not any(each.is_running() for each in processes)
 
 
+@pytest.mark.slow
 def test_two_machines_have_a_replica_each(tmp_path: Path) -> None:
     with ReservedPorts(4, PORTS_APART) as (first_grpc, first_controller, second_grpc, second_controller):
         voters = f"1@{HOST}:{first_controller},2@{HOST}:{second_controller}"

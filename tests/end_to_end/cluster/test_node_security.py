@@ -325,6 +325,7 @@ class Load:
             self.failures.append(f"{type(error).__name__}: {error}")
 
 
+@pytest.mark.slow
 def test_a_secret_is_renewed_under_load_without_a_restart_and_without_a_failed_request(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -331,6 +331,7 @@ def test_a_topic_is_planned_moved_and_verified_from_the_command_line(cluster: Cl
 # --- unasked -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_leaders_go_back_unasked_and_a_topic_that_may_lose_records_is_led_again() -> None:
     settings = {
         **SETTINGS,

@@ -6,6 +6,8 @@ import time
 from functools import partial
 from typing import Final
 
+import pytest
+
 from kraft.client import Admin, NewTopic, TopicPartition
 from kraft.testing import Cluster
 from tests.support.kafka.kafka_numbered_loads import LibrdkafkaLoad, compare, read_numbers
@@ -44,6 +46,7 @@ def in_sync(admin: Admin) -> set[int]:
     return set(described.metadata.partitions[0].isr_nodes)
 
 
+@pytest.mark.slow
 def test_a_throttled_move_survives_kill_9_of_both_brokers_and_ends_at_another_rate() -> None:
     settings = {"replica.lag.time.max.ms": "3000", "auto.leader.rebalance.enable": "false"}
     with Cluster(3, overrides=settings) as cluster, Admin(cluster.bootstrap_servers) as admin:

@@ -147,6 +147,7 @@ def test_nothing_is_committed_if_one_transaction_has_timed_out(cluster: Cluster,
     assert committed(cluster, topic) == []
 
 
+@pytest.mark.slow
 def test_a_killed_coordinator_commits_a_batch_once(cluster: Cluster, admin: Admin, topic: str) -> None:
     """Killed before the request, or while it is under way; each time another broker takes over, and then it is back."""
     expected: list[bytes] = []

@@ -94,6 +94,7 @@ def asked(cluster: Cluster) -> Asked:
     return Asked(cluster)
 
 
+@pytest.mark.slow
 def test_each_client_gets_kafkas_answer(asked: Asked) -> None:
     comparison = compare(access_matrix.__name__, recorded_answers(), asked.over_kafka, ACCESS)
     assert [str(difference) for difference in comparison.unexplained] == []

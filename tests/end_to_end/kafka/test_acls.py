@@ -183,6 +183,7 @@ def test_what_cannot_be_an_acl_is_refused_and_the_others_are_created(admin: Admi
     assert set(admin.describe_acls()) == {entry("fine")}
 
 
+@pytest.mark.slow
 def test_kafkas_authorizer_decides_the_same_for_generated_acls() -> None:
     row = measured(400, kafka_jars())
     # It has compared the decisions.

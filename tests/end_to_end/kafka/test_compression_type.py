@@ -82,6 +82,7 @@ def one(value: str) -> list[Record]:
     return [Record(key=b"k", value=value.encode() * 200, timestamp_ms=1_600_000_000_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("wanted", TYPES)
 def test_whatever_clients_send_is_stored_as_the_topic_wants_it(

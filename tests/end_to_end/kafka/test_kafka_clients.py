@@ -113,6 +113,7 @@ def read(written: Written, reader: str) -> dict[int, Stored]:
 
 
 # The first to ask for them has Java's jars fetched, writes everything, and has it read.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("writer", CLIENTS)
 def test_what_one_client_sends_in_any_codec_each_other_one_reads(

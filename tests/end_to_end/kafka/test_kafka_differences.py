@@ -136,6 +136,7 @@ def test_every_scenario_is_recorded_and_no_other() -> None:
     assert recorded.recorded() == {scenario.__name__ for scenario in scenarios}
 
 
+@pytest.mark.slow
 def test_kafka_still_answers_as_it_was_recorded() -> None:
     """A few scenarios; the command compares all of them."""
     with kafka_brokers(kafka_jars(), SETTINGS) as (kafka,):

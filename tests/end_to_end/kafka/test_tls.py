@@ -258,6 +258,7 @@ def _read_to_the_end(stranger: socket.socket) -> None:
 # --- renewal -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_certificates_are_renewed_under_load_without_a_failed_request(cluster: TlsCluster, topic: str) -> None:
     failures: list[object] = []
     is_over = threading.Event()

@@ -166,6 +166,7 @@ def test_another_protocol_is_named(brokers: str) -> None:
         Admin(brokers, wire_protocol="http")
 
 
+@pytest.mark.slow
 def test_the_console_shows_each_page_or_says_why_not(brokers: str, admin: Admin, tmp_path: Path) -> None:
     topic, group = created(admin, "for-console", 2), "group-of-console"
     written(brokers, topic, 20)

@@ -148,6 +148,7 @@ def start_and_lose(machine: Machine, *, killed: tuple[int, ...], lost: tuple[int
         assert run("storage", "format", "-c", machine.configs[node_id - 1]).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_empty_controller_that_nobody_can_admit_names_the_one_to_start(machine: Machine) -> None:
     start_and_lose(machine, killed=(2, 3), lost=(3,))
     said, _ = machine.start(machine.configs[2])
@@ -160,6 +161,7 @@ def test_an_empty_controller_that_nobody_can_admit_names_the_one_to_start(machin
     assert "controller is a learner: it does not count until the leader has admitted it" in machine.log(3)
 
 
+@pytest.mark.slow
 def test_after_two_of_three_directories_are_lost_the_last_metadata_log_is_named(machine: Machine) -> None:
     start_and_lose(machine, killed=(1, 3), lost=(1, 3))
     said, _ = machine.start(machine.configs[0])
@@ -173,6 +175,7 @@ def test_after_two_of_three_directories_are_lost_the_last_metadata_log_is_named(
     )
 
 
+@pytest.mark.slow
 def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -> None:
     (config, *_) = machine.configs
     assert "is not formatted: run 'kraft storage format" in the_one_line(
@@ -198,6 +201,7 @@ def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be
     assert not (machine.directory / "data" / "node-1.log").exists()
 
 
+@pytest.mark.slow
 def test_a_node_in_service_without_one_of_its_log_directories_names_it(machine: Machine) -> None:
     (config, *_) = machine.configs
     other = machine.directory / "other"

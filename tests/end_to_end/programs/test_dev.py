@@ -203,6 +203,7 @@ def _printed(dev: Dev, client: str) -> str:
     return line.removeprefix(f"{client}: ")
 
 
+@pytest.mark.slow
 def test_a_secured_cluster_prints_how_clients_connect_and_no_password(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def prometheus(programs: tuple[Prometheus, Mails]) -> Prometheus:
     return programs[0]
 
 
+@pytest.mark.slow
 def test_every_expression_of_dashboards_has_data_or_is_a_named_exception(prometheus: Prometheus) -> None:
     recorded = re.findall(r"- record: (\w+)", (SAMPLES / "dashboards.yml").read_text())
     assert set(recorded) < NOT_SERVED.keys()

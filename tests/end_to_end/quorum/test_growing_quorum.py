@@ -158,6 +158,7 @@ def _has_caught_up(admin: Admin, topic: str) -> bool:
     return topic in admin.list_topics() and max(voter.lag for voter in admin.describe_quorum().voters) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_readme_grows_a_controller_to_three_of_which_any_one_may_be_lost(nodes: Nodes) -> None:
     fill(nodes)
@@ -192,6 +193,7 @@ def test_the_readme_grows_a_controller_to_three_of_which_any_one_may_be_lost(nod
     assert records(nodes) == [b"%d" % number for number in range(RECORDS)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_wrong_order_is_refused_and_loses_nothing(nodes: Nodes) -> None:
     fill(nodes)

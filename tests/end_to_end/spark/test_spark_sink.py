@@ -105,6 +105,7 @@ def check_copied(cluster: Cluster, topic: str) -> None:
     assert sorted(values) == list(range(RECORDS)), "lost, duplicated or strange records"
 
 
+@pytest.mark.slow
 def test_a_stream_writes_each_batch_once_though_commits_and_tasks_fail(
     spark: SparkSession, cluster: Cluster, folder: Path
 ) -> None:

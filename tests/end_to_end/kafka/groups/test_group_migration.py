@@ -26,6 +26,7 @@ CLASSIC = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classic", CLASSIC, ids=[kind.name for kind in CLASSIC])
 def test_a_group_is_upgraded_and_downgraded_while_it_reads(observer: Observer, group: str, classic: Kind) -> None:
     observer.create_topic(group, PARTITIONS)
