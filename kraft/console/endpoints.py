@@ -139,6 +139,8 @@ class Endpoints:
             console.check_token(request, form.text("token"), session)
         told: dict[str, Any] = {"cluster": cluster.name, "user": login.user, "path": request.url.path}
         try:
+            if is_api:
+                form.check_names(change.takes)
             done = await change.perform(console.asked(request, cluster, login, form))
         except KraftError as error:
             problem = problem_of_change(error)

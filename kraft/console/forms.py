@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -73,6 +73,13 @@ class Form(Struct, frozen=True, kw_only=True):
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and lowest <= int(text) <= highest):
             raise WrongInput(f"{name}={text[:40]!r}: give a whole number from {lowest} to {highest}")
         return int(text)
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Raise WrongInput for a field that is none of these, nor below one: a slip would ask for something else."""
+        names = {name.partition(".")[0] for name in self.values}
+        if strangers := sorted(names.difference(known)):
+            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+            raise WrongInput(f"{strangers[0][:80]!r} is no member that this address takes: {takes}")
 
     def below(self, prefix: str) -> dict[str, str]:
         """Return the first values of the fields whose names begin with the prefix, without it."""

@@ -155,7 +155,7 @@ def _of_change(change: Change) -> dict[str, Any]:
         _ref("Changed"),
     )
     fields = {each: PARAMETERS[each].schema() for each in change.takes}
-    body = {"schema": {"type": "object", "properties": fields}}
+    body = {"schema": {"type": "object", "properties": fields, "additionalProperties": False}}
     found["requestBody"] = {"required": True, "content": {"application/json": body}}
     found["security"] = [{"session": [], "token": []}, {}]
     return found

@@ -100,11 +100,16 @@ class KnownFacts(Struct, frozen=True, kw_only=True):
 
 
 def known_facts(asked: Asked) -> KnownFacts:
-    """Return what the user may know about the cluster, as it was in the last seconds. Blocks; raises KraftError."""
+    """Return what the user may know about the cluster, as it was in the last seconds.
+
+    Blocks; raises KraftError or LoginOver.
+    """
 
     def ask() -> KnownFacts:
         tls = security_of(asked.cluster).tls
         facts = gather(asked.admin, asked.client.elsewhere, CLIENT_MS, tls=tls, searched_max=SEARCHED_MAX)
+        # That the password has changed is no trouble of the brokers.
+        asked.let_in(facts.directories)
         return KnownFacts(facts=facts, asked_ms=int(time.time() * 1_000))
 
     return asked.state.facts.get((asked.cluster.name, asked.whom), KEPT_MS, ask)

@@ -366,5 +366,7 @@ def test_a_record_is_stored_once_and_only_by_who_may(browsers: dict[str, Browser
     assert (typed.status, "the value is not JSON" in typed.text, "&lt;script&gt;" in typed.text) == (400, True, True)
     assert produced(browsers["nobody"], "open", value="x", partition="99").status == 404
     assert produced(browsers["nobody"], "open", value="x" * (1 << 20)).status == 413
+    slip = browsers["nobody"].send("/api" + path, {"key": "k", "tombstones": True})
+    assert (slip.status, "'tombstones' is no member" in slip.text) == (400, True)
     sent = browsers["nobody"].send("/api" + path, {"key": "k", "tombstone": True, "headers": ["a: b"]})
     assert (sent.status, json.loads(sent.text)["value"]["topic"]) == (200, TOPIC)

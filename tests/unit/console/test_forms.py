@@ -21,6 +21,16 @@ def test_fields_of_a_form_and_members_of_an_object_are_the_same() -> None:
         assert "nothing" not in form
 
 
+def test_a_member_that_nobody_reads_is_refused_with_those_that_are_read() -> None:
+    """A slip in a name would otherwise make a topic of one partition, or reset the offsets of all topics."""
+    form = form_of_json(b'{"topic": "orders", "partitions": 6, "config": {"retention.ms": 60000}}')
+    form.check_names(("topic", "partitions", "config"))
+    with pytest.raises(WrongInput, match="'partitions' is no member that this address takes: it takes config, topic"):
+        form.check_names(("topic", "config"))
+    with pytest.raises(WrongInput, match="it takes none"):
+        form.check_names(())
+
+
 def test_text_is_stripped_and_raw_is_as_sent_with_the_line_ends_that_were_typed() -> None:
     form = form_of_body(b"value=%20a%0D%0Ab%20")
     assert (form.text("value"), form.raw("value")) == ("a\nb", " a\nb ")

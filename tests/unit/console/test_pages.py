@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kraft.console import asking, rendering
 from kraft.console.asking import Asked, Paged, Panel, Wanted, problem_of, wanted
 from kraft.console.config import ClusterConfig
 from kraft.console.forms import Form
+from kraft.console.pages import overview
 from kraft.console.pages.brokers import Broker, Brokers, DirectoriesOfBroker, Directory
 from kraft.console.pages.overview import Overview, health_of
 from kraft.console.pages.produce import Produce, Producing
@@ -125,6 +127,19 @@ def test_a_refused_password_ends_the_login(code: ErrorCode, security: dict[str, 
             assert asyncio.run(request.panel(refused)).code == code.name
             outcomes = {1: AuthenticationFailed(code, "no")}
             assert request.let_in(outcomes) is outcomes
+
+
+def test_a_refused_password_is_no_trouble_of_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection to one broker goes on after the password was changed, and the others refuse new ones."""
+    refused = AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
+    monkeypatch.setattr(overview, "gather", lambda *_, **__: facts(directories={1: [], 2: refused, 3: refused}))
+    with ThreadPoolExecutor() as threads:
+        security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+        cluster = ClusterConfig(name="prod", bootstrap_servers="b:1", security=security)
+        client = SimpleNamespace(admin=None, elsewhere=None)
+        request = structs.replace(asked(threads), cluster=cluster, client=client)
+        with pytest.raises(asking.LoginOver):
+            asyncio.run(overview.overview(request))
 
 
 def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
