@@ -167,22 +167,22 @@ class Endpoints:
         cluster, session, login = found
         console = self._console
         session_id = "" if session is None else session.session_id
-        asked = console.asked(request, cluster, login)
+        asked, user = console.asked(request, cluster, login), (cluster.name, login.whom)
 
         def is_open() -> bool:
-            if session is None:
+            if session is None or not cluster.needs_login:
                 return True
             # Of several logins of a session one may end alone.
             has_login = session.logins.get(cluster.name) is login
             return has_login and console.sessions.is_open(session_id, now_ms()) and not login.client.ended
 
         async def body() -> AsyncIterator[bytes]:
-            with console.streams.one_more(session_id):
+            with console.streams.one_more(user):
                 async for each in written(stream.events(asked), is_open):
                     yield each
 
         try:
-            console.streams.check(session_id)
+            console.streams.check(user)
         except TooManyStreams as error:
             raise HTTPException(503, str(error)) from None
         return StreamingResponse(body(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from msgspec import Struct
 from kraft.console.asking import LoginOver
 
 STREAMS_MAX: Final = 50
-STREAMS_OF_A_SESSION_MAX: Final = 10
+STREAMS_OF_A_USER_MAX: Final = 10
+"""Of one user of a cluster, however many sessions this user has; all who see an open cluster are one."""
 
 HEARTBEAT_S: Final = 10.0
 """How often a stream without events sends a comment: a proxy keeps it, and one whose browser is gone is noticed."""
@@ -40,25 +41,25 @@ class OpenStreams:
     """Counts them. In the event loop only."""
 
     def __init__(self) -> None:
-        self._by_session: Counter[str] = Counter()
+        self._of_users: Counter[Hashable] = Counter()
 
-    def check(self, session_id: str) -> None:
-        """Raise TooManyStreams if this session may open no further one."""
-        if self._by_session[session_id] >= STREAMS_OF_A_SESSION_MAX:
-            raise TooManyStreams(f"you have {STREAMS_OF_A_SESSION_MAX} live views open: close one of them")
-        if self._by_session.total() >= STREAMS_MAX:
+    def check(self, user: Hashable) -> None:
+        """Raise TooManyStreams if this user may open no further one."""
+        if self._of_users[user] >= STREAMS_OF_A_USER_MAX:
+            raise TooManyStreams(f"you have {STREAMS_OF_A_USER_MAX} live views open: close one of them")
+        if self._of_users.total() >= STREAMS_MAX:
             raise TooManyStreams(f"{STREAMS_MAX} live views are open in this console: try again later")
 
     @contextmanager
-    def one_more(self, session_id: str) -> Iterator[None]:
+    def one_more(self, user: Hashable) -> Iterator[None]:
         """Count a stream while it is open."""
-        self._by_session[session_id] += 1
+        self._of_users[user] += 1
         try:
             yield
         finally:
-            self._by_session[session_id] -= 1
-            if not self._by_session[session_id]:
-                del self._by_session[session_id]
+            self._of_users[user] -= 1
+            if not self._of_users[user]:
+                del self._of_users[user]
 
 
 async def written(events: AsyncGenerator[Event, None], is_open: Callable[[], bool]) -> AsyncGenerator[bytes, None]:

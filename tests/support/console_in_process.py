@@ -22,6 +22,8 @@ from tests.support.console_browser import Answer, Browser
 
 PASSWORD: Final = "secret"
 
+_ANSWER_S_MAX: Final = 10.0
+
 FILE: Final = {
     "clusters": "prod,test",
     **{
@@ -41,13 +43,14 @@ class NoAdmin:
 
     def __init__(self) -> None:
         self.closed = False
+        self.refusal = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
 
     def close(self) -> None:
         self.closed = True
 
     def __getattr__(self, name: str) -> Any:
         def refused(*_: object, **__: object) -> NoReturn:
-            raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+            raise self.refusal
 
         return refused
 
@@ -95,8 +98,14 @@ class LocalBrowser(Browser):
     async def _asked(self, scope: Scope, body: bytes) -> Answer:
         sent: list[Message] = []
 
+        requests: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
+            if not requests:
+                # The browser stays until it is answered.
+                await asyncio.sleep(_ANSWER_S_MAX)
+                return {"type": "http.disconnect"}
+            return requests.pop()
 
         async def send(message: Message) -> None:
             sent.append(message)

@@ -30,7 +30,8 @@ _STRUCTURED: Final = ("", "json", "msgpack", "avro", "protobuf")
 _STRUCTURE: Final = frozenset("{[<")
 """What begins a part of JSON or XML: text with one of these may have fields, though it cannot be decoded."""
 
-_QUERY_CHARS_MAX: Final = 200
+_QUERY_CHARS_MAX: Final = 2_100
+"""As much as a key, a text and a filter may have, with their names: who pads one of them hides nothing."""
 
 
 class MayNotView(KraftError):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kraft.client import AuthenticationFailed, ErrorCode
 from kraft.console import app, sessions, streams
 from kraft.console.asking import Asked
 from kraft.console.console import now_ms
@@ -291,6 +292,36 @@ def test_a_stream_ends_with_its_login(monkeypatch: pytest.MonkeyPatch, way: str)
         assert b"event: over" in said
 
 
-def test_streams_of_a_session_are_bounded(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "STREAMS_OF_A_SESSION_MAX", 0)
-    assert logged_in(world).get("/clusters/prod/topics/orders/tail/events").status == 503
+def test_a_stream_of_an_open_cluster_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def one_beat(_: Asked) -> AsyncGenerator[Event, None]:
+        yield Event(name="beat", data=1)
+
+    monkeypatch.setattr(app, "STREAMS", (Stream(path="/clusters/{cluster}/beats", events=one_beat, asks="nothing"),))
+    with in_process(**{"clusters": "prod,test,open", "cluster.open.bootstrap.servers": "b:1"}) as world:
+        for browser in (world.browser(), logged_in(world)):
+            assert browser.get("/clusters/open/beats").text == "event: beat\ndata: 1\n\n"
+
+
+def test_streams_of_a_user_are_bounded_however_many_sessions_there_are(
+    world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "STREAMS_OF_A_USER_MAX", 1)
+    events, browsers = "/clusters/prod/topics/orders/tail/events", [logged_in(world) for _ in range(2)]
+    bob = logged_in(world, "bob")
+    with world.console.streams.one_more(("prod", ("alice", ""))):
+        assert [each.get(events).status for each in browsers] == [503, 503]
+        # This user may not view records, and is told so.
+        assert bob.get(events).status == 200
+
+
+def test_who_is_not_let_in_any_more_is_asked_to_log_in(world: InProcess) -> None:
+    """The password was changed, or the user deleted."""
+    for path, status in (("/clusters/prod/topics", 303), ("/api/clusters/prod/topics", 401)):
+        browser = logged_in(world)
+        admin: Any = world.opened[-1].admin
+        admin.refusal = AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
+        answer = browser.get(path)
+        assert answer.status == status
+        assert admin.closed
+        assert "/login?cluster=prod" in answer.headers.get("location", "/login?cluster=prod")
+        assert browser.get("/api/clusters/prod/topics").status == 401

@@ -11,7 +11,7 @@ import pytest
 
 from kraft.console import streams
 from kraft.console.asking import LoginOver
-from kraft.console.streams import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX, Event, OpenStreams, TooManyStreams, written
+from kraft.console.streams import STREAMS_MAX, STREAMS_OF_A_USER_MAX, Event, OpenStreams, TooManyStreams, written
 
 
 class Source:
@@ -68,15 +68,15 @@ async def test_a_browser_that_is_gone_closes_the_source() -> None:
     assert source.closed
 
 
-def test_streams_are_bounded_for_a_session_and_in_all() -> None:
+def test_streams_are_bounded_for_a_user_and_in_all() -> None:
     opened = OpenStreams()
     with ExitStack() as all_of_them:
         for number in range(STREAMS_MAX):
-            session_id = f"session {number // STREAMS_OF_A_SESSION_MAX}"
-            opened.check(session_id)
-            all_of_them.enter_context(opened.one_more(session_id))
+            user = f"user {number // STREAMS_OF_A_USER_MAX}"
+            opened.check(user)
+            all_of_them.enter_context(opened.one_more(user))
         with pytest.raises(TooManyStreams, match="you have 10"):
-            opened.check("session 0")
+            opened.check("user 0")
         with pytest.raises(TooManyStreams, match="50 live views"):
             opened.check("another")
 
@@ -84,9 +84,9 @@ def test_streams_are_bounded_for_a_session_and_in_all() -> None:
 def test_a_stream_that_is_over_is_not_counted() -> None:
     opened = OpenStreams()
     for _ in range(STREAMS_MAX * 2):
-        opened.check("session")
-        with opened.one_more("session"):
-            opened.check("session")
+        opened.check("user")
+        with opened.one_more("user"):
+            opened.check("user")
 
 
 async def test_a_stream_whose_user_is_not_let_in_any_more_says_so() -> None:

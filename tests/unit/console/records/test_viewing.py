@@ -7,13 +7,25 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.console.records.permissions import Mask, Permission, Role, Viewing, ViewingRules, ViewRule
 from kraft.console.records.raw import RawRecord
 from kraft.console.records.rows import HEADERS_MAX, Sight
-from kraft.console.records.viewing import HIDDEN, MASK, Formats, MayNotView, check, shown, shown_key, shown_value
+from kraft.console.records.viewing import (
+    HIDDEN,
+    MASK,
+    Formats,
+    MayNotView,
+    View,
+    check,
+    note,
+    shown,
+    shown_key,
+    shown_value,
+)
 
 SECRET = "4111 1111"
 ALL = Permission(viewing=Viewing.ON)
@@ -183,3 +195,13 @@ def test_who_may_view_nothing_is_told_what_to_set() -> None:
     with pytest.raises(MayNotView, match=r"cluster\.prod\.records\.view"):
         check(ViewingRules().permission("anna", {}, "orders"), "prod", "orders")
     assert shown_value(b"x", ViewingRules().permission("anna", {}, "orders")) == HIDDEN
+
+
+def test_a_filter_is_noted_whole_whatever_stands_before_it() -> None:
+    query = f"key={'k' * 500}, text={'t' * 500}, filter={'f' * 1_000}"
+    view = View(
+        cluster="c", topic="t", user="u", viewing=Viewing.ON, what="page", partitions=[], records=0, query=query
+    )
+    with structlog.testing.capture_logs() as lines:
+        note(view)
+    assert lines[0]["query"] == query
