@@ -14,6 +14,9 @@ class DescribeTopicsRequest(Struct, frozen=True, kw_only=True):
     config_names: list[str] = []
     """Of the configs that are set on them, those that are wanted; all if none is named."""
 
+    without_partitions: bool = False
+    """Whether only the configs are wanted: partitions are most of the response."""
+
 
 class TopicDescription(Struct, frozen=True, kw_only=True):
     """Description of a topic. `configs` holds only the values set on the topic itself."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kraft.model.errors import KraftError, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.throttled_replicas import REPLICA_LISTS
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -21,12 +20,19 @@ class ReassignmentFailed(KraftError):
 
 
 def assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
-    """Return the replicas of all partitions of these topics; of all topics, if none is named."""
-    # One config, as none is needed: by Kafka's protocol, all of them take longer than the replicas.
+    """Return the replicas of all partitions of these topics; of all topics, if none is named.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION if one does not exist.
+    """
+    names = list(topics)
+    # The metadata of all topics is what brokers have at hand; descriptions of them are made for whoever asks.
+    found = admin.find_topics(names or None)
+    if missing := sorted(set(names) - found.keys()):
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {', '.join(map(repr, missing))} does not exist")
     return {
-        TopicPartition(described.topic, partition.partition_index): list(partition.replica_nodes)
-        for described in admin.describe_topics(topics, config_names=REPLICA_LISTS[:1])
-        for partition in described.metadata.partitions
+        TopicPartition(topic, partition.partition_index): list(partition.replica_nodes)
+        for topic in sorted(found)
+        for partition in found[topic].partitions
     }
 
 

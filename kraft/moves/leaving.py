@@ -12,6 +12,7 @@ from kraft.metadata.machines import machine_of, machines_of, named
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 from kraft.model.printable import counted
+from kraft.moves.assignments import assignment_of
 
 if TYPE_CHECKING:
     from kraft.client import Admin
@@ -88,11 +89,7 @@ def current_plan(admin: Admin, broker_id: int, topics: Sequence[str] = ()) -> li
         for partition, ongoing in admin.list_partition_reassignments().items()
         if broker_id in ongoing.removing_replicas
     }
-    partitions = [
-        (TopicPartition(topic.topic, state.partition_index), state.replica_nodes)
-        for topic in admin.describe_topics(topics)
-        for state in topic.metadata.partitions
-    ]
+    partitions = [(partition, tuple(replicas)) for partition, replicas in assignment_of(admin, topics).items()]
     return plan([each for each in partitions if each[0] not in leaving], brokers, broker_id)
 
 

@@ -190,7 +190,7 @@ def configs_of_topics(admin: Admin, topics: Iterable[str] | None = None) -> dict
     names = None if topics is None else list(topics)
     if names == []:
         return {}
-    described = admin.describe_topics(names or (), config_names=REPLICA_LISTS)
+    described = admin.describe_topics(names or (), config_names=REPLICA_LISTS, with_partitions=False)
     return {each.topic: each.configs for each in described}
 
 

@@ -108,15 +108,19 @@ async def describe_topics(
     topics: Iterable[str] = (),
     *,
     config_names: Iterable[str] = (),
+    with_partitions: bool = True,
     timeout_ms: int | None = None,
 ) -> list[TopicDescription]:
     """Return state and configs of the topics, sorted by name; all topics if none is given.
 
     With `config_names`, only these configs: by Kafka's protocol, which has all configs of a topic in one answer, this
-    is what most of the time goes to. Raises UNKNOWN_TOPIC_OR_PARTITION if one does not exist.
+    is what most of the time goes to. Without `with_partitions`, only configs are asked for.
+    Raises UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
     """
     names = checked_names(topics)
-    request = DescribeTopicsRequest(topics=names, config_names=list(config_names))
+    request = DescribeTopicsRequest(
+        topics=names, config_names=list(config_names), without_partitions=not with_partitions
+    )
     described = (await admin.calls.ask(DESCRIBE_TOPICS, request, timeout_ms)).topics
     for each in described:
         check(each.metadata.error_code, each.error_message or f"topic {each.topic!r}")

@@ -66,7 +66,7 @@ _CONFIGS_AT_ONCE: Final = 500
 
 
 async def _describe_topics(ask: Ask, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-    topics = await _partitions(ask, request.topics)
+    topics = await (_names if request.without_partitions else _partitions)(ask, request.topics)
     existing = [topic for topic, found in topics.items() if found.error_code == ErrorCode.NONE]
     configs = await _configs(ask, existing, tuple(request.config_names) or None)
     return DescribeTopicsResponse(
@@ -75,6 +75,21 @@ async def _describe_topics(ask: Ask, request: DescribeTopicsRequest) -> Describe
             for topic, metadata in sorted(topics.items())
         ]
     )
+
+
+async def _names(ask: Ask, names: Sequence[str]) -> dict[str, DescribeTopicPartitionsResponseTopic]:
+    """Return these topics, or all, without their partitions. Brokers keep the answer about all of them encoded."""
+    return {
+        each.name or "": DescribeTopicPartitionsResponseTopic(
+            error_code=each.error_code,
+            name=each.name,
+            topic_id=each.topic_id,
+            is_internal=each.is_internal,
+            partitions=(),
+            topic_authorized_operations=each.topic_authorized_operations,
+        )
+        for each in (await _metadata(ask, names or None)).topics
+    }
 
 
 async def _partitions(ask: Ask, names: Sequence[str]) -> dict[str, DescribeTopicPartitionsResponseTopic]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from kraft.client import ElectionType, ErrorCode, Refusal, TopicPartition
-from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
+from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Paged, Panel, Wanted, wanted, with_rows
 from kraft.console.forms import Changed, Done, WrongInput
 from kraft.console.pages.plan import matching
+from kraft.console.pages.topic_figures import Partition, leader_of
 from kraft.model.printable import counted, printable
 from kraft.model.throttled_replicas import REPLICA_LISTS
 from kraft.moves.progress import Held, held_by
@@ -19,7 +20,6 @@ from kraft.moves.starting import refusals_in_words
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.metadata.described_topics import TopicDescription
     from kraft.wire.schema.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 
 _PARTITION: Final = re.compile(r"(.{1,249})-(\d{1,9})", re.ASCII)
@@ -61,19 +61,30 @@ async def elections(asked: Asked) -> Elections:
     return Elections(leaders=await asked.panel(lambda: leaders_of(_all_topics(asked.admin), shown)))
 
 
-def _all_topics(admin: Admin) -> list[TopicDescription]:
-    # One config, as none is needed: by Kafka's protocol, all of them take longer than the leaders.
-    return admin.describe_topics([], config_names=REPLICA_LISTS[:1], timeout_ms=CLIENT_MS)
+def _all_topics(admin: Admin) -> dict[str, Sequence[Partition]]:
+    """Return the partitions of each topic. The metadata of all topics is what brokers have at hand."""
+    found = admin.find_topics(timeout_ms=CLIENT_MS)
+    states = [state for topic in found.values() for state in topic.partitions]
+    if not any(each.error_code == ErrorCode.LISTENER_NOT_FOUND for each in states):
+        return {name: found[name].partitions for name in sorted(found)}
+    # Metadata names no leader that this client cannot reach; descriptions do.
+    described = admin.describe_topics([], config_names=REPLICA_LISTS[:1], timeout_ms=CLIENT_MS)
+    return {each.topic: each.metadata.partitions for each in described}
 
 
-def leaders_of(topics: Iterable[TopicDescription], shown: Wanted) -> Leaders:
-    rows = [_row(each.topic, state) for each in topics for state in each.metadata.partitions]
-    other = [each for each in rows if each.leader not in (None, each.preferred)]
-    without = [each for each in rows if each.leader is None]
+def leaders_of(topics: Mapping[str, Sequence[Partition]], shown: Wanted) -> Leaders:
+    """Return the partitions that another than the preferred leader leads, or nobody. Only these become rows."""
+    led = [(topic, state, leader_of(state)) for topic, states in topics.items() for state in states]
+    other = [
+        (topic, state) for topic, state, leader in led if leader is not None and leader not in state.replica_nodes[:1]
+    ]
+    without = [(topic, state) for topic, state, leader in led if leader is None]
+    found = [each for each in other if shown.matches(f"{each[0]}-{each[1].partition_index}")]
+    page = shown.shown(found, len(other))
     return Leaders(
-        partitions=len(rows),
-        not_preferred=shown.shown([each for each in other if shown.matches(each.name)], len(other)),
-        without_leader=without[:_LEADERLESS_MAX],
+        partitions=len(led),
+        not_preferred=with_rows(page, [_row(*each) for each in page.rows]),
+        without_leader=[_row(*each) for each in without[:_LEADERLESS_MAX]],
         leaderless=len(without),
     )
 
@@ -81,13 +92,12 @@ def leaders_of(topics: Iterable[TopicDescription], shown: Wanted) -> Leaders:
 _LEADERLESS_MAX: Final = 50
 
 
-def _row(topic: str, state: DescribeTopicPartitionsResponsePartition) -> ElectionRow:
-    leader = state.leader_id
+def _row(topic: str, state: Partition) -> ElectionRow:
     preferred = state.replica_nodes[0] if state.replica_nodes else -1
     return ElectionRow(
         topic=topic,
         partition=state.partition_index,
-        leader=None if leader < 0 or leader in state.offline_replicas else leader,
+        leader=leader_of(state),
         preferred=preferred,
         in_sync=list(state.isr_nodes),
         can_lead=preferred in state.isr_nodes and preferred not in state.offline_replicas,
@@ -119,7 +129,7 @@ def _partitions(admin: Admin, topics: str) -> list[TopicPartition]:
     names = matching(topics, sorted(admin.list_topics()))
     return [
         TopicPartition(each.topic, state.partition_index)
-        for each in admin.describe_topics(names)
+        for each in admin.describe_topics(names, config_names=REPLICA_LISTS[:1])
         for state in each.metadata.partitions
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -98,10 +99,14 @@ async def moves(asked: Asked) -> Moves:
     def progress() -> Moving:
         return moving_of(gather(admin, CLIENT_MS), seen, cluster, shown, time.monotonic_ns() // 1_000_000)
 
-    return Moves(
-        moving=None if part == THROTTLES else await asked.panel(progress),
-        throttles=None if part == PROGRESS else await asked.panel(lambda: _throttles(admin)),
-    )
+    async def moving() -> Panel[Moving] | None:
+        return None if part == THROTTLES else await asked.panel(progress)
+
+    async def throttles() -> Panel[Throttles] | None:
+        return None if part == PROGRESS else await asked.panel(lambda: _throttles(admin))
+
+    found_moving, found_throttles = await asyncio.gather(moving(), throttles())
+    return Moves(moving=found_moving, throttles=found_throttles)
 
 
 def moving_of(progress: Progress, seen: MovesSeen, cluster: str, shown: Wanted, now_ms: int) -> Moving:

@@ -96,7 +96,11 @@ async def plan(asked: Asked) -> Review:
     form = asked.form
     if not form.text("plan") and form.text("way") not in WAYS:
         return Review(brokers=brokers, plan=None)
-    return Review(brokers=brokers, plan=await asked.panel(lambda: _reviewed(asked.admin, form)))
+    # Which brokers are in service is asked once, for both.
+    if brokers.value is None:
+        return Review(brokers=brokers, plan=Panel(problem=brokers.problem, code=brokers.code))
+    states = {each.broker_id: each.in_service for each in brokers.value}
+    return Review(brokers=brokers, plan=await asked.panel(lambda: _reviewed(asked.admin, form, states)))
 
 
 def _choices(admin: Admin) -> list[BrokerChoice]:
@@ -106,12 +110,11 @@ def _choices(admin: Admin) -> list[BrokerChoice]:
     ]
 
 
-def _reviewed(admin: Admin, form: Form) -> Plan:
+def _reviewed(admin: Admin, form: Form, states: Mapping[int, bool]) -> Plan:
     with as_wrong_input():
         is_written = bool(form.text("plan"))
         moves = moves_in(form.raw("plan")) if is_written else generated(admin, form)
         shown = moves[:MOVES_MAX]
-        states = {each.broker_id: not each.fenced for each in admin.describe_brokers(timeout_ms=CLIENT_MS)}
         under_way = admin.list_partition_reassignments(timeout_ms=CLIENT_MS)
         copied = [each.partition for each in shown if each.added]
         outcomes = admin.describe_log_directories(partitions=copied, timeout_ms=CLIENT_MS) if copied else {}

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+from msgspec import structs
+
 from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 from kraft.metadata.image import CurrentImage, MetadataImage
 from kraft.metadata.partition_creation import refused_partitions
@@ -283,7 +285,7 @@ def describe_topics(image: CurrentImage) -> Guard:
         visible, hidden = await asked(names, lambda name: asker.may(Operation.DESCRIBE, _TOPIC, name))
         response = DescribeTopicsResponse(topics=[])
         if visible:
-            response = await proceed(DescribeTopicsRequest(topics=list(visible), config_names=request.config_names))
+            response = await proceed(structs.replace(request, topics=list(visible)))
         turns, shown = Turns(ASKED_AT_ONCE), list[TopicDescription]()
         for topic in response.topics:
             shown.append(_as_seen_by(asker, topic))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from kraft.metadata.described_topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
@@ -26,28 +25,29 @@ async def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) 
     names = list(dict.fromkeys(request.topics)) or sorted(image.topic_ids)
     turns, topics = Turns(PARTITIONS_AT_ONCE), []
     for name in names:
-        topics.append(_describe(image, name, request.config_names))
+        topics.append(_describe(image, name, request))
         await turns.done(1 + len(topics[-1].metadata.partitions))
     return DescribeTopicsResponse(topics=topics)
 
 
-def _describe(image: MetadataImage, name: str, wanted: Sequence[str]) -> TopicDescription:
-    topic, metadata = image.topic(name), described(image, name)
+def _describe(image: MetadataImage, name: str, request: DescribeTopicsRequest) -> TopicDescription:
+    topic, wanted = image.topic(name), request.config_names
+    metadata = described(image, name, with_partitions=not request.without_partitions)
     if topic is None:
         return TopicDescription(topic=name, metadata=metadata, configs={}, error_message=unknown_topic(name).message)
     configs = {key: value for key, value in topic.configs.items() if not wanted or key in wanted}
     return TopicDescription(topic=name, metadata=metadata, configs=configs)
 
 
-def described(image: MetadataImage, name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Return the topic with all of its partitions, or the error of one that does not exist."""
+def described(image: MetadataImage, name: str, *, with_partitions: bool = True) -> DescribeTopicPartitionsResponseTopic:
+    """Return the topic with all of its partitions, or none, or the error of one that does not exist."""
     topic = image.topic(name)
     return DescribeTopicPartitionsResponseTopic(
         error_code=unknown_topic(name).error_code if topic is None else ErrorCode.NONE,
         name=name,
         topic_id=ZERO_UUID if topic is None else topic.topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=() if topic is None else _partitions(image, topic),
+        partitions=_partitions(image, topic) if topic is not None and with_partitions else (),
         topic_authorized_operations=ON_TOPIC,
     )
 

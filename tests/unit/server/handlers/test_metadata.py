@@ -196,6 +196,15 @@ def test_describing_no_names_describes_every_topic_and_an_unknown_one_says_so() 
     assert "payments" in unknown.error_message
 
 
+def test_who_wants_only_configs_gets_no_partitions() -> None:
+    (whole,) = described("orders")
+    request = DescribeTopicsRequest(topics=["orders"], without_partitions=True)
+    (orders,) = asyncio.run(describe_topics(IMAGE, request)).topics
+    assert whole.metadata.partitions
+    assert not orders.metadata.partitions
+    assert orders.configs == whole.configs
+
+
 def test_a_topic_that_is_named_a_thousand_times_is_described_once() -> None:
     assert [topic.topic for topic in described(*["orders", "payments"] * 1_000)] == ["orders", "payments"]
     assert [topic.name for topic in ask(metadata_of(["orders"] * 1_000)).topics] == ["orders"]
