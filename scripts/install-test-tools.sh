@@ -9,10 +9,12 @@ missing=
 # The program that is looked for, and Debian's package that holds it.
 for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless \
   promtool:prometheus amtool:prometheus-alertmanager \
-  chromium:chromium chromedriver:chromium-driver \
+  rsyslogd:rsyslog chromium:chromium chromedriver:chromium-driver \
   javac:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm go:golang-go; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
+# A module of rsyslog, which is no program.
+ls /usr/lib/*/rsyslog/omkafka.so >/dev/null 2>&1 || missing="$missing rsyslog-kafka"
 python3 -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("fuse3") is None)' || missing="$missing libfuse3-3"
 
 [ -n "$missing" ] || exit 0

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "security": ("kraft.cli.security", "Make the certificates and the administrator of a cluster."),
     "server": ("kraft.cli.server", "Start and stop nodes."),
     "console": ("kraft.cli.console", "Serve the web console until Ctrl-C."),
+    "sink": ("kraft.cli.sink", "Load records of topics into a search engine until Ctrl-C."),
     "health": ("kraft.cli.health", "Show in one line whether the cluster is healthy."),
     "cluster": ("kraft.cli.cluster.commands", "Show what is wrong with the cluster."),
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),

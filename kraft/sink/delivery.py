@@ -1,0 +1,160 @@
+"""The delivery of one batch: sent until each record is in the index or in the dead letters, however long that takes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from time import perf_counter
+from typing import Final, Protocol
+
+import structlog
+from msgspec import Struct, structs
+
+from kraft.client import ErrorCode, KraftError, Producer, RecordMetadata, RecordTooLarge, Refusal
+from kraft.client.sans_io.backoff import Backoff
+from kraft.log.format.record_codec import Header
+from kraft.sink.counts import Counts
+from kraft.sink.documents import Document, Item, Refused, Verdict, refused, verdict
+from kraft.sink.engine import EngineAway, RequestRefused
+
+log = structlog.get_logger()
+
+_REASON_MAX: Final = 1_000
+_CONNECT: Final = "__connect.errors."
+"""Kafka Connect's names of headers, which tools for dead letters know."""
+
+
+class Stopped(Exception):
+    """The sink ends before the batch is settled: it is read again by the next one."""
+
+
+class Batch(Struct, kw_only=True):
+    """Documents of one request, and the records that are none."""
+
+    number: int
+    began_s: float
+    documents: list[Document]
+    refused: list[Refused]
+    size_bytes: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.documents) + len(self.refused)
+
+
+class Bulk(Protocol):
+    """What is needed of an engine."""
+
+    def bulk(self, documents: Sequence[Document]) -> tuple[list[Item], int]: ...
+
+
+class Delivery:
+    """Settles batches, in any number of threads; each thread gives its own engine."""
+
+    def __init__(
+        self, dead_letters: str, producer: Producer, retry: tuple[int, int], counts: Counts, stop: threading.Event
+    ) -> None:
+        """`retry` are the first and the longest pause before a retry, in milliseconds."""
+        self._dead_letters = dead_letters
+        self._producer = producer
+        self._backoff = Backoff(first_ms=retry[0], max_ms=retry[1], chance=random.random)
+        self._counts = counts
+        self._stop = stop
+
+    def settle(self, batch: Batch, engine: Bulk) -> int:
+        """Return the number of the batch once it is settled. Raises Stopped."""
+        found = [*batch.refused, *self._index(batch.documents, engine)]
+        self._put_aside(found)
+        return batch.number
+
+    def _index(self, documents: list[Document], engine: Bulk) -> list[Refused]:
+        """Return what the engine refuses."""
+        found: list[Refused] = []
+        failures = 0
+        while documents:
+            began_s = perf_counter()
+            try:
+                items, sent_bytes = engine.bulk(documents)
+            except RequestRefused as error:
+                self._counts.request_failed()
+                if len(documents) > 1:
+                    # One of them may be too large, or all together.
+                    middle = len(documents) // 2
+                    return [
+                        *found,
+                        *self._index(documents[:middle], engine),
+                        *self._index(documents[middle:], engine),
+                    ]
+                return [*found, Refused(documents[0].record, "request_refused", str(error))]
+            except EngineAway as error:
+                self._counts.request_failed()
+                failures += 1
+                self._pause(failures, str(error), len(documents))
+                continue
+            self._counts.request_done(perf_counter() - began_s, sent_bytes)
+            verdicts = [verdict(each) for each in items]
+            self._counts.judged(verdicts)
+            sent = list(zip(documents, items, verdicts, strict=True))
+            found += [refused(each, item) for each, item, judged in sent if judged is Verdict.REFUSED]
+            later = [(each, item) for each, item, judged in sent if judged is Verdict.LATER]
+            # What got through shows that the engine works: pauses begin anew.
+            failures = failures + 1 if len(later) == len(documents) else 1
+            documents = [each for each, _ in later]
+            if later:
+                why = refused(*later[0])
+                self._pause(failures, f"{why.kind}: {why.reason}", len(documents))
+        return found
+
+    def _put_aside(self, found: list[Refused]) -> None:
+        """Store dead letters, each once it is acknowledged."""
+        failures = 0
+        while found:
+            sent = [(each, self._sent(each)) for each in found]
+            failed = [(each, error) for each, future in sent if (error := future.exception()) is not None]
+            self._counts.put_aside(len(found) - len(failed))
+            found = [_without_value(each) if _is_too_large(error) else each for each, error in failed]
+            if failed:
+                error = failed[0][1]
+                if not isinstance(error, KraftError):
+                    raise error
+                failures += 1
+                self._pause(failures, f"dead letters are not stored: {error}", len(found))
+
+    def _sent(self, found: Refused) -> Future[RecordMetadata]:
+        record = found.record
+        return self._producer.send(self._dead_letters, record.value, key=record.key, headers=_headers(found))
+
+    def _pause(self, failures: int, reason: str, documents: int) -> None:
+        """Wait before a retry. Raises Stopped."""
+        pause_ms = self._backoff.delay_ms(failures)
+        self._counts.retried()
+        log.warning(
+            "delivery will be retried", reason=reason, documents=documents, failures=failures, pause_ms=pause_ms
+        )
+        if self._stop.wait(pause_ms / 1_000):
+            raise Stopped
+
+
+def _headers(found: Refused) -> list[Header]:
+    record = found.record
+    said = {
+        "topic": record.topic,
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "exception.class.name": found.kind,
+        "exception.message": found.reason[:_REASON_MAX],
+    }
+    return [*record.headers, *((f"{_CONNECT}{name}", text.encode()) for name, text in said.items())]
+
+
+def _is_too_large(error: BaseException) -> bool:
+    is_refused = isinstance(error, Refusal) and error.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    return is_refused or isinstance(error, RecordTooLarge)
+
+
+def _without_value(found: Refused) -> Refused:
+    """Return a letter for a record that has no room for headers beside its value."""
+    record = structs.replace(found.record, value=b"", headers=())
+    return Refused(record, found.kind, f"(value left out, it is too large) {found.reason}")

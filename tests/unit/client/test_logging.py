@@ -1,0 +1,147 @@
+"""The handler for Python's logging: lines, bounds, and what it does where no broker is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kraft.client import InvalidSetting
+from kraft.client.logging import JsonFormatter, LogHandler
+
+NOWHERE = "127.0.0.1:1"
+
+
+def line(**attributes: Any) -> dict[str, Any]:
+    record = logging.makeLogRecord({"name": "orders", "levelname": "INFO", "msg": "hello", **attributes})
+    found: dict[str, Any] = json.loads(JsonFormatter({"service": "shop"}).line(record))
+    return found
+
+
+@contextmanager
+def logger_to(handler: LogHandler) -> Iterator[logging.Logger]:
+    logger = logging.getLogger(f"test.{id(handler)}")
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield logger
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def test_a_line_has_time_level_logger_message_and_its_fields() -> None:
+    found = line(created=1_735_689_600.25, msecs=250.0, msg="%d %s", args=(3, "ü"), process=7, threadName="main")
+    assert found.pop("host")
+    assert found == {
+        "@timestamp": "2025-01-01T00:00:00.250Z",
+        "level": "INFO",
+        "logger": "orders",
+        "message": "3 ü",
+        "process": 7,
+        "thread": "main",
+        "service": "shop",
+    }
+
+
+def test_an_exception_and_a_stack_are_in_the_line() -> None:
+    try:
+        raise ValueError("no card")
+    except ValueError:
+        found = line(exc_info=sys.exc_info(), stack_info="Stack: here")
+    assert found["exception"].endswith("ValueError: no card")
+    assert found["stack"] == "Stack: here"
+
+
+def test_extras_are_in_the_line_whatever_they_are() -> None:
+    class Unprintable:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    found = line(order=5, where=object, huge=10**40, broken="\ud800", odd=Unprintable(), level="mine")
+    assert str(found["order"]) == "5"
+    assert found["where"] == "<class 'object'>"
+    assert found["broken"] == "\\ud800"
+    assert found["odd"] == "<RuntimeError from str()>"
+    assert found["level"] == "INFO"
+
+
+def test_a_call_of_a_logger_neither_waits_nor_raises_without_a_broker_and_drops_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = LogHandler("logs", NOWHERE, queue_max=10, close_ms=200)
+    with logger_to(handler) as logger:
+        for number in range(1_500):
+            logger.warning("line %d", number)
+        assert handler.dropped > 0
+    assert handler.sent == 0
+    assert handler.dropped + handler.failed == 1_500
+    assert "1500 log lines are lost" in capsys.readouterr().err
+
+
+def test_a_line_waits_for_room_where_it_may_and_no_longer_than_said() -> None:
+    handler = LogHandler("logs", NOWHERE, queue_max=1, when_full="block", block_ms=1, close_ms=100)
+    with logger_to(handler) as logger:
+        for number in range(20):
+            logger.warning("line %d", number)
+    assert handler.dropped + handler.failed == 20
+
+
+def test_a_wrong_call_and_a_key_that_fails_do_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+    def key(record: logging.LogRecord) -> str:
+        raise KeyError(record.name)
+
+    with logger_to(LogHandler("logs", NOWHERE, key=key, close_ms=100)) as logger:
+        logger.warning("%d", "no number")
+        logger.warning("no key")
+
+
+def test_lines_of_the_client_itself_are_left_out() -> None:
+    handler = LogHandler("logs", NOWHERE, queue_max=1, close_ms=100)
+    for _ in range(3):
+        handler.handle(logging.makeLogRecord({"name": "kraft.client", "msg": "reconnecting"}))
+    handler.close()
+    assert handler.dropped + handler.failed == 0
+
+
+def test_the_close_has_a_deadline_and_a_line_after_it_is_dropped() -> None:
+    handler = LogHandler("logs", NOWHERE, close_ms=100)
+    with logger_to(handler) as logger:
+        logger.warning("queued")
+        closing = threading.Thread(target=handler.close)
+        closing.start()
+        closing.join(30)
+        assert not closing.is_alive()
+        logger.warning("too late")
+        handler.flush()
+    assert (handler.failed, handler.dropped) == (1, 1)
+
+
+def test_a_filter_of_the_handler_is_asked() -> None:
+    handler = LogHandler("logs", NOWHERE, close_ms=100, level="ERROR")
+    handler.addFilter(lambda record: "secret" not in record.getMessage())
+    with logger_to(handler) as logger:
+        logger.warning("below the level")
+        logger.error("a secret")
+    assert handler.dropped + handler.failed == 0
+
+
+@pytest.mark.parametrize("wrong", [{"when_full": "explode"}, {"queue_max": 0}, {"acks": "some"}, {"nothing": 1}])
+def test_wrong_settings_are_told_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting):
+        LogHandler("logs", NOWHERE, **wrong)
+
+
+def test_times_are_those_of_the_call() -> None:
+    before = time.time()
+    found = line()
+    assert found["@timestamp"] >= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(before))

@@ -1,0 +1,134 @@
+"""A batch is settled once each of its records is in the index or in the dead letters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from kraft.client import ErrorCode, Producer, Refusal
+from kraft.sink.counts import Counts
+from kraft.sink.delivery import Batch, Delivery, Stopped
+from kraft.sink.documents import Document, Item, ItemError, Record, Refused
+from kraft.sink.engine import EngineAway, RequestRefused
+
+INDEXED, BUSY = Item(201), Item(429, ItemError("rejected_execution_exception"))
+NO_NUMBER = Item(400, ItemError("mapper_parsing_exception", "no number"))
+
+
+class FakeEngine:
+    """Answers as told, with an item for each document or an error; then it indexes everything."""
+
+    def __init__(self, *answers: list[Item] | Exception) -> None:
+        self._answers = list(answers)
+        self.asked: list[list[int]] = []
+
+    def bulk(self, documents: Sequence[Document]) -> tuple[list[Item], int]:
+        self.asked.append([each.record.offset for each in documents])
+        answer = self._answers.pop(0) if self._answers else [INDEXED] * len(documents)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, 100
+
+
+class FakeProducer:
+    """Keeps letters; those of the first calls fail."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self._failures = list(failures)
+        self.letters: list[tuple[str, bytes, dict[str, bytes]]] = []
+
+    def send(self, topic: str, value: bytes, *, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self._failures:
+            future.set_exception(self._failures.pop(0))
+        else:
+            self.letters.append((topic, value, dict(headers)))
+            future.set_result(None)
+        return future
+
+
+def settled(engine: FakeEngine, producer: FakeProducer, count: int = 3, none: Sequence[Refused] = ()) -> Counts:
+    counts = Counts()
+    documents = [Document(record(offset), b"{}\n{}\n") for offset in range(count)]
+    batch = Batch(number=5, began_s=0, documents=documents, refused=list(none))
+    delivery = Delivery("dead", cast(Producer, producer), (1, 1), counts, threading.Event())
+    assert delivery.settle(batch, engine) == 5
+    return counts
+
+
+def record(offset: int) -> Record:
+    return Record("logs", 0, offset, 0, b"key", b"value", [("own", b"1")])
+
+
+def test_only_what_was_put_off_is_sent_again() -> None:
+    engine = FakeEngine([INDEXED, BUSY, BUSY], [INDEXED, BUSY])
+    settled(engine, FakeProducer())
+    assert engine.asked == [[0, 1, 2], [1, 2], [2]]
+
+
+def test_all_is_sent_again_while_the_engine_is_away() -> None:
+    engine = FakeEngine(EngineAway("connection refused"), EngineAway("status 503"))
+    settled(engine, FakeProducer())
+    assert engine.asked == [[0, 1, 2]] * 3
+
+
+def test_what_is_refused_is_a_dead_letter_with_its_place_its_headers_and_the_reason() -> None:
+    producer = FakeProducer()
+    counts = settled(FakeEngine([INDEXED, NO_NUMBER, INDEXED]), producer)
+    assert producer.letters == [
+        (
+            "dead",
+            b"value",
+            {
+                "own": b"1",
+                "__connect.errors.topic": b"logs",
+                "__connect.errors.partition": b"0",
+                "__connect.errors.offset": b"1",
+                "__connect.errors.exception.class.name": b"mapper_parsing_exception",
+                "__connect.errors.exception.message": b"no number",
+            },
+        )
+    ]
+    assert counts.said().startswith("0 records read: 2 documents indexed, 0 were there already, 1 dead letters")
+
+
+def test_a_record_that_is_no_document_is_a_dead_letter_without_a_request() -> None:
+    engine, producer = FakeEngine(), FakeProducer()
+    settled(engine, producer, 0, [Refused(record(9), "not_a_document", "no object")])
+    assert engine.asked == []
+    assert len(producer.letters) == 1
+
+
+def test_a_dead_letter_is_sent_until_it_is_stored() -> None:
+    producer = FakeProducer(Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "one is missing"))
+    settled(FakeEngine([NO_NUMBER]), producer, 1)
+    assert len(producer.letters) == 1
+
+
+def test_a_record_that_is_too_large_with_its_headers_is_a_dead_letter_without_its_value() -> None:
+    producer = FakeProducer(Refusal(ErrorCode.MESSAGE_TOO_LARGE, "too large"))
+    settled(FakeEngine([NO_NUMBER]), producer, 1)
+    ((_, value, headers),) = producer.letters
+    assert value == b""
+    assert headers["__connect.errors.offset"] == b"0"
+
+
+def test_a_request_that_is_too_large_is_halved_down_to_the_one_document() -> None:
+    too_large = RequestRefused("status 413")
+    engine, producer = FakeEngine(too_large, [INDEXED], too_large, too_large, [INDEXED]), FakeProducer()
+    settled(engine, producer)
+    assert engine.asked == [[0, 1, 2], [0], [1, 2], [1], [2]]
+    assert [letter[2]["__connect.errors.offset"] for letter in producer.letters] == [b"1"]
+
+
+def test_a_sink_that_ends_gives_up() -> None:
+    stop = threading.Event()
+    stop.set()
+    delivery = Delivery("dead", cast(Producer, FakeProducer()), (1_000, 1_000), Counts(), stop)
+    batch = Batch(number=1, began_s=0, documents=[Document(record(0), b"")], refused=[])
+    with pytest.raises(Stopped):
+        delivery.settle(batch, FakeEngine(EngineAway("connection refused")))
