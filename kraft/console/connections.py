@@ -7,6 +7,7 @@ after a while, and at once where it takes the place of another one, so that who 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network
@@ -32,6 +33,30 @@ STALLED_S_MAX: Final = 30.0
 """Longest time in which nothing of an answer is taken."""
 
 LOGGED_AGAIN_S: Final = 60.0
+
+
+_NOTHING_LEFT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class OutOfFiles:
+    """Handler of asyncio's errors that says once a minute that no connection can be accepted.
+
+    For asyncio that is an error with a traceback for each place of the backlog, a hundred each second.
+    """
+
+    def __init__(self) -> None:
+        self._said_s: float | None = None
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _NOTHING_LEFT:
+            loop.default_exception_handler(context)
+            return
+        if self._said_s is not None and loop.time() - self._said_s < LOGGED_AGAIN_S:
+            return
+        self._said_s = loop.time()
+        remedy = "find what holds so many connections, or raise the limit of open files (ulimit -Hn)"
+        log.error("connections wait to be accepted", reason=error.strerror, remedy=remedy)
 
 
 class Closable(Protocol):

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from kraft.console import clients, protection, rendering
 from kraft.console.asking import Asked
 from kraft.console.config import ClusterConfig, ConsoleConfig
+from kraft.console.connections import OutOfFiles
 from kraft.console.forms import FIELDS_MAX, Form, WrongInput, form_of, form_of_body, form_of_json
 from kraft.console.routes import NAVIGATION
 from kraft.console.sessions import Login, Session, Sessions
@@ -73,6 +74,7 @@ class Console:
 
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(OutOfFiles())
         sweeping = asyncio.create_task(self._sweep())
         try:
             yield

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
 
 from kraft.console import connections
-from kraft.console.connections import Places
+from kraft.console.connections import OutOfFiles, Places
 
 HOST = "203.0.113.7"
 
@@ -65,3 +71,23 @@ def test_one_address_takes_the_places_of_no_other() -> None:
     network = taken(places, "2001:db8::1", connections.OF_ADDRESS_MAX) + taken(places, "2001:db8::2", 1)
     assert closed(network)[0]
     assert not any(closed(taken(places, "10.1.2.3", connections.OF_ADDRESS_MAX + 1)))
+
+
+def test_a_process_without_files_says_so_once_and_other_errors_are_told_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+
+    async def fail(*errors: Exception) -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "default_exception_handler", told.append)
+        loop.set_exception_handler(OutOfFiles())
+        for each in errors:
+            loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": each})
+
+    with capture_logs() as logged:
+        asyncio.run(fail(*[OSError(errno.EMFILE, "Too many open files")] * 300, ValueError("another")))
+    assert [(each["event"], each["reason"]) for each in logged] == [
+        ("connections wait to be accepted", "Too many open files")
+    ]
+    assert [str(each["exception"]) for each in told] == ["another"]
