@@ -9,14 +9,14 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from kraft.console.parameters import PARAMETERS
+from kraft.console.parameters import parameter
 from kraft.console.route_kinds import Change, Page, Stream
 from kraft.console.routes import CHANGES, PAGES, STREAMS
 
@@ -154,7 +154,7 @@ def _of_change(change: Change) -> dict[str, Any]:
         [each for each in _parameters(change) if each["in"] == "path"],
         _ref("Changed"),
     )
-    fields = {each: PARAMETERS[each].schema() for each in change.takes}
+    fields = {each: parameter(change.path, each).schema() for each in change.takes}
     body = {"schema": {"type": "object", "properties": fields, "additionalProperties": False}}
     found["requestBody"] = {"required": True, "content": {"application/json": body}}
     found["security"] = [{"session": [], "token": []}, {}]
@@ -180,8 +180,9 @@ def _parameters(route: Page | Change | Stream) -> list[dict[str, Any]]:
         for each in IN_PATH.findall(route.path)
     ]
     in_query = [
-        {"name": each, "in": "query", "description": PARAMETERS[each].what, "schema": PARAMETERS[each].schema(False)}
+        {"name": each, "in": "query", "description": found.what, "schema": found.schema(False)}
         for each in route.takes
+        for found in [parameter(route.path, each)]
     ]
     return [*in_path, *in_query]
 
@@ -211,12 +212,25 @@ def _document(components: dict[str, Any], views: list[Any]) -> None:
     kinds: set[type[Struct]] = set()
     for each in views:
         kinds.update(_structs(each, kinds))
+    check_names(kinds)
     for component in components.values():
         properties = component.get("properties", {})
         for kind in kinds:
             if kind.__name__ == component["title"].partition("[")[0] and set(kind.__struct_fields__) == set(properties):
                 for name, text in _sentences(kind).items():
                     properties[name] = properties[name] | {"description": text}
+
+
+def check_names(kinds: Iterable[type[Struct]]) -> None:
+    """Raise TypeError if two Structs have one name: the API calls its schemas by them."""
+    by_name: dict[str, type[Struct]] = {}
+    for kind in kinds:
+        other = by_name.setdefault(kind.__name__, kind)
+        if other is not kind:
+            raise TypeError(
+                f"two Structs of pages are called {kind.__name__}, in {other.__module__} and"
+                f" {kind.__module__}: rename one, as the API names its schemas by them"
+            )
 
 
 def _structs(kind: Any, known: set[type[Struct]]) -> Iterator[type[Struct]]:

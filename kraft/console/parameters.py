@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -63,17 +64,15 @@ PRODUCED: Final = (
 )
 """What a record is made of."""
 
-_FORMAT: Final = (
-    "To produce, how it is written: text (the default), json, hex or base64. To read, how it is decoded: json, text,"
-    " msgpack, avro, protobuf or hex; as it fits where it is not given."
-)
+_READ_AS: Final = "How it is decoded: json, text, msgpack, avro, protobuf or hex; as it fits where it is not given."
+_WRITTEN_AS: Final = "How it is written: text (the default), json, hex or base64."
 
 FILTERS: Final = ("key", "text", "filter", "isolation")
 """Which records are wanted."""
 
 SHOWN_AS: Final = ("key_format", "value_format")
 
-PARAMETERS: Final = {
+PARAMETERS: Final[Mapping[str, Parameter]] = {
     "from": Parameter(what="Where to read: newest (and back), beginning, offset, or time."),
     "offset": Parameter(what="The first offset, with from=offset.", type="integer"),
     "time": Parameter(what="With from=time: UTC, such as 2026-01-31T23:59, or milliseconds since 1970."),
@@ -95,10 +94,8 @@ PARAMETERS: Final = {
     "more": Parameter(what="true: also what takes longer, such as the bytes in logs.", type="boolean"),
     "off": Parameter(what="Id of the broker that is to be emptied.", type="integer"),
     "part": Parameter(what="The one part of the page that is wanted; all without it."),
-    "partitions": Parameter(
-        what="Partitions, as TOPIC-PARTITION; of a reset, numbers such as 0-3, 7; all without.", many=True
-    ),
-    "plan": Parameter(what="A line for each partition: TOPIC-PARTITION: BROKERS NOW -> THEN. Of a reset, its plan."),
+    "partitions": Parameter(what="Partitions, as TOPIC-PARTITION.", many=True),
+    "plan": Parameter(what="A line for each partition: TOPIC-PARTITION: BROKERS NOW -> THEN."),
     "throttle": Parameter(what="Bytes each second, such as 10 MiB; none without it."),
     "which": Parameter(what="A partition, as TOPIC-PARTITION."),
     "way": Parameter(what="balance: over all brokers in service; even: over `brokers`; off: off the broker `off`."),
@@ -134,14 +131,14 @@ PARAMETERS: Final = {
     "principal": Parameter(what="A principal, such as User:alice; User: before a bare name."),
     "type": Parameter(what="Type of a resource: topic, group, cluster, transactional id."),
     "resource": Parameter(what="Name of a resource; without pattern, ACLs of beginnings and of * are found, too."),
-    "operation": Parameter(what="Operation, such as read or describe configs; of new ACLs there may be several."),
+    "operation": Parameter(what="Operation, such as read or describe configs."),
     "permission": Parameter(what="allow or deny."),
     "host": Parameter(what="Address of a client, or *."),
     "pattern": Parameter(what="literal: names are whole; prefixed: they are beginnings."),
     "purpose": Parameter(
         what="consumer, producer, idempotent, transactional, viewer, administrator, or operations for single ones."
     ),
-    "topics": Parameter(what="Topics, separated by spaces, commas or lines; of moves, patterns as orders-*, too."),
+    "topics": Parameter(what="Topics, separated by spaces, commas or lines."),
     "groups": Parameter(what="Names of groups, likewise."),
     "transactional-ids": Parameter(what="Transactional ids, likewise."),
     "result": Parameter(what="OK, failed, or part of Kafka's error."),
@@ -149,17 +146,13 @@ PARAMETERS: Final = {
     "since": Parameter(what="A time such as 2026-11-27T15:00, in UTC where it has no offset."),
     "until": Parameter(what="A time, likewise."),
     "before": Parameter(what="Offset: lines from it on are not shown.", type="integer"),
-    "key": Parameter(what="Key of the record; empty: none. To read, the whole key, as it is shown."),
-    "key_format": Parameter(what=_FORMAT),
-    "value": Parameter(
-        what="Value of the record, or of the config; of a reset, the offset, time, duration or number it needs."
-    ),
-    "value_format": Parameter(what=_FORMAT),
+    "key": Parameter(what="The whole key, as it is shown."),
+    "key_format": Parameter(what=_READ_AS),
+    "value": Parameter(what="Value of the config."),
+    "value_format": Parameter(what=_READ_AS),
     "tombstone": Parameter(what="true: no value, for a key of a compacted topic.", type="boolean"),
     "headers": Parameter(what="Headers as name: value, one each.", many=True),
-    "partition": Parameter(
-        what="Number of a partition; to produce, empty: by the key. To read, or a range such as 0-49; empty: all."
-    ),
+    "partition": Parameter(what="Number of a partition; of records, a range such as 0-49, too; empty: all."),
     "compression": Parameter(what="none (the default), gzip, snappy, lz4 or zstd."),
     "once": Parameter(what="Any text of up to 64 characters: what comes a second time with it is refused."),
     "partition_count": Parameter(what="How many partitions; the cluster's default without it.", type="integer"),
@@ -173,3 +166,30 @@ PARAMETERS: Final = {
     "keep_from": Parameter(what="First offset to keep; all records are deleted without it.", type="integer"),
     "offsets": Parameter(what="First offset to keep of each partition: PARTITION:OFFSET, with commas between."),
 }
+
+_OF_MOVES: Final = Parameter(what="Topics, or patterns such as orders-*, separated by spaces; all without it.")
+
+MEANINGS: Final[Mapping[str, Mapping[str, Parameter]]] = {
+    "/clusters/{cluster}/moves/plan": {"topics": _OF_MOVES},
+    "/clusters/{cluster}/moves/elections": {"topics": _OF_MOVES},
+    "/clusters/{cluster}/acls/create": {
+        "operation": Parameter(what="Operations, such as read or describe configs.", many=True)
+    },
+    "/clusters/{cluster}/topics/{topic}/produce": {
+        "key": Parameter(what="Key of the record; empty: none."),
+        "key_format": Parameter(what=_WRITTEN_AS),
+        "value": Parameter(what="Value of the record."),
+        "value_format": Parameter(what=_WRITTEN_AS),
+        "partition": Parameter(what="Number of the partition; empty: by the key."),
+    },
+    "/clusters/{cluster}/group-reset/{group:path}": {
+        "value": Parameter(what="The offset, time, duration or number that the target needs."),
+        "partitions": Parameter(what="Partitions of the topic, such as 0-3, 7; all without it."),
+        "plan": Parameter(what="The plan that the preview made."),
+    },
+}
+"""What a name means at one address, where it is another thing than elsewhere."""
+
+
+def parameter(path: str, name: str) -> Parameter:
+    return MEANINGS.get(path, {}).get(name) or PARAMETERS[name]

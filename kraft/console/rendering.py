@@ -14,6 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kraft.model.printable import counted, printable, readable_size
 
 _UNIT_MS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+_UNLIMITED: Final = 2**63 - 1
+"""The largest number that a config holds."""
 
 
 def environment() -> Environment:
@@ -71,13 +73,15 @@ def in_words(value: str | None, name: str) -> str:
     """Return what a config in milliseconds or bytes says, for people; empty for others."""
     if value is None or not value.isdigit():
         return ""
+    if int(value) == _UNLIMITED:
+        return "no limit"
     if name.endswith(".ms"):
         return _duration(int(value))
     return readable_size(int(value)) if name.endswith(".bytes") and int(value) >= 1024 else ""
 
 
 def _duration(value_ms: int) -> str:
-    if value_ms >= 2**63 - 1 or value_ms < 1_000:
+    if value_ms >= _UNLIMITED or value_ms < 1_000:
         return ""
     for unit, of_unit in _UNIT_MS:
         if value_ms >= of_unit:

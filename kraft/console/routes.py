@@ -15,7 +15,7 @@ from kraft.console.pages import (
     plan,
     transactions,
 )
-from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, users
+from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, quotas_in_effect, users
 from kraft.console.pages.brokers import brokers
 from kraft.console.pages.group import group
 from kraft.console.pages.groups import groups
@@ -257,6 +257,13 @@ PAGES: Final = (
         load=quotas.quotas,
         asks="DescribeConfigs on Cluster",
         takes=TABLE,
+    ),
+    Page(
+        path="/clusters/{cluster}/quotas/of",
+        template="quotas_of.html",
+        load=quotas_in_effect.quotas_of_client,
+        asks="DescribeConfigs on Cluster",
+        takes=("user", "client-id", "ip"),
     ),
     Page(
         path="/clusters/{cluster}/quotas/set",

@@ -40,6 +40,7 @@ _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
     "/clusters/{cluster}/users/delete": {"user": "viewer"},
     "/clusters/{cluster}/acls/of": {"principal": "User:viewer"},
     "/clusters/{cluster}/acls/delete": {"principal": "User:viewer"},
+    "/clusters/{cluster}/quotas/of": {"user": "viewer"},
     "/clusters/{cluster}/quotas/set": {"user": "viewer"},
     "/clusters/{cluster}/quotas/remove": {"user": "viewer"},
     "/clusters/{cluster}/group-reset/{group:path}": {"target": "latest"},

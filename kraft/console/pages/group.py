@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 RANGES_MAX: Final = 40
 """Ranges of partitions that are shown of a member."""
+
+_KAFKAS_COMMANDS: Final = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
 
 Committed = Mapping[TopicPartition, "OffsetAndMetadata"]
 
@@ -136,10 +139,21 @@ def described_group(asked: Asked, name: str) -> GroupDescription:
             raise
         for each in asked.admin.list_groups(timeout_ms=CLIENT_MS // 2):
             if each.group_id == name and each.type.lower() not in OFFSET_TYPES:
-                text = f"{name!r} is a {each.type} group: the console lists these, and shows no more of them"
-                raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text) from None
+                raise Refusal(ErrorCode.UNSUPPORTED_VERSION, listed_only(name, each.type)) from None
         raise
     return found
+
+
+def listed_only(name: str, kind: str) -> str:
+    """Return what can be done with a group of Apache Kafka whose offsets no consumer commits."""
+    command = _KAFKAS_COMMANDS.get(kind.lower())
+    said = f"{name!r} is a {kind} group of Apache Kafka, which the console only lists"
+    if command is None:
+        return f"{said}: Apache Kafka's own commands show it"
+    group = shlex.quote(name)
+    return (
+        f"{said}: {command} --bootstrap-server HOST:PORT --describe --group {group} shows it, and --delete deletes it"
+    )
 
 
 def _seen(asked: Asked, name: str) -> GroupLag | None:

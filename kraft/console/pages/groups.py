@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from kraft.model.group_lags import UNKNOWN, GroupLag
 if TYPE_CHECKING:
     from kraft.client import Admin
 
-SORTS: Final = ("name", "state", "type")
+SORTS: Final = ("name", "state", "type", "lag")
 
 OFFSET_TYPES: Final = ("classic", "consumer")
 """Types of groups that commit offsets, and whose members the client describes."""
@@ -74,15 +75,49 @@ class Groups(Struct, frozen=True, kw_only=True):
 
 
 async def groups(asked: Asked) -> Groups:
-    listed = await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS)))
-    rows = [] if listed.value is None else listed.value.rows
-    shown = [each.group for each in rows if each.type.lower() in OFFSET_TYPES]
-    members, lags = await asyncio.gather(
-        asked.panel(lambda: _members(asked.admin, shown)), asked.panel(lambda: lags_of_groups(asked, shown))
-    )
+    asked_for = wanted(asked.query, SORTS)
+    if asked_for.sort == "lag":
+        listed, lags = await _by_lag(asked, asked_for)
+        shown = _with_offsets(listed)
+        members = await asked.panel(lambda: _members(asked.admin, shown))
+    else:
+        listed = await asked.panel(lambda: _listed(asked.admin, asked_for))
+        shown = _with_offsets(listed)
+        members, lags = await asyncio.gather(
+            asked.panel(lambda: _members(asked.admin, shown)), asked.panel(lambda: lags_of_groups(asked, shown))
+        )
     if lags.value is not None and not knows_lags(asked):
         lags = Panel(value={name: _with_samples(asked, name, each) for name, each in lags.value.items()})
     return Groups(groups=listed, members=members, lags=lags, judged_by=judged_by(asked))
+
+
+def _with_offsets(listed: Panel[Paged[GroupRow]]) -> list[str]:
+    return [each.group for each in (listed.value.rows if listed.value else []) if each.type.lower() in OFFSET_TYPES]
+
+
+async def _by_lag(asked: Asked, asked_for: Wanted) -> tuple[Panel[Paged[GroupRow]], Panel[dict[str, Lag]]]:
+    """Return the page of groups by their lag, and the lags of those that it has.
+
+    All groups that the search finds have to be asked about. If that cannot be done, they are in the order of their
+    names, and the panel of lags says why.
+    """
+    found = await asked.panel(lambda: _found(asked.admin, asked_for))
+    if found.value is None:
+        return Panel(problem=found.problem, code=found.code), Panel()
+    rows, total = found.value
+    names = [each.group for each in rows if each.type.lower() in OFFSET_TYPES]
+    lags = await asked.panel(lambda: lags_of_groups(asked, names))
+    page = asked_for.shown(rows, total, partial(lag_order, lags.value or {}))
+    if lags.value is not None:
+        here = {each.group for each in page.rows}
+        lags = Panel(value={name: each for name, each in lags.value.items() if name in here})
+    return Panel(value=page), lags
+
+
+def lag_order(lags: Mapping[str, Lag], group: GroupRow) -> tuple[int, str]:
+    """Return where a group is among others: those whose lag is not known are before those that have none."""
+    lag = lags.get(group.group)
+    return -1 if lag is None or lag.records is None else lag.records, group.group
 
 
 def _with_samples(asked: Asked, name: str, lag: Lag) -> Lag:
@@ -93,17 +128,22 @@ def _with_samples(asked: Asked, name: str, lag: Lag) -> Lag:
     return replace(lag, behind_ms=behind.ms, is_at_least=behind.is_at_least, status=known.state.name)
 
 
-def _listed(admin: Admin, asked_for: Wanted) -> Paged[GroupRow]:
+def _found(admin: Admin, asked_for: Wanted) -> tuple[list[GroupRow], int]:
+    """Return the groups that the search finds, and how many there are in all."""
     rows = [
         GroupRow(group=each.group_id, state=each.state, type=each.type, protocol=each.protocol_type)
         for each in admin.list_groups(timeout_ms=CLIENT_MS)
     ]
-    found = [each for each in rows if asked_for.matches(each.group)]
+    return [each for each in rows if asked_for.matches(each.group)], len(rows)
+
+
+def _listed(admin: Admin, asked_for: Wanted) -> Paged[GroupRow]:
+    found, total = _found(admin, asked_for)
 
     def key(each: GroupRow) -> tuple[str, str]:
         return {"state": each.state, "type": each.type}.get(asked_for.sort, ""), each.group
 
-    return asked_for.shown(found, len(rows), key)
+    return asked_for.shown(found, total, key)
 
 
 def _members(admin: Admin, shown: Sequence[str]) -> dict[str, int]:
@@ -120,7 +160,7 @@ def lags_of_groups(asked: Asked, shown: Sequence[str]) -> dict[str, Lag]:
     committed = asked.admin.list_offsets_of_many_groups(shown, timeout_ms=CLIENT_MS // 2)
     places = {place for each in committed.values() if not isinstance(each, KraftError) for place in each}
     if len(places) > PARTITIONS_MAX:
-        problem = f"the groups of this page read {len(places):,} partitions, too many for one table: search for less"
+        problem = f"these groups read {len(places):,} partitions, too many for one look: search for less"
         return dict.fromkeys(shown, Lag(problem=problem))
     ends = log_ends(asked.admin, places)
     return {name: _by_offsets(outcome, ends) for name, outcome in committed.items()}

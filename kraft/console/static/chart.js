@@ -56,7 +56,11 @@
           width: element.clientWidth,
           height: HEIGHT,
           tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-          scales: kind === "lag" ? { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } } : {},
+          scales: {
+            // A minute at least: of the first sample alone, each mark of the axis would be the same.
+            x: { range: (_, low, high) => [Math.min(low, high - 60), high] },
+            ...(kind === "lag" ? { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } } : {}),
+          },
           axes: [axis({ space: 90, values: (_, ticks, __, ___, step) => ticks.map((each) => clock(each, step)) }), axis({ size: 70, values: (_, ticks) => ticks.map(short) })],
           series: [{ label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...lines.map((each) => each[0])],
         };

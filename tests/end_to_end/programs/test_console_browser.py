@@ -14,18 +14,29 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from kraft.client import Admin, Consumer, Producer
+from kraft.client import Admin, Consumer, NewTopic, Producer
 from kraft.console.rendering import segment
 from kraft.console.routes import PAGES
+from kraft.wire.declaration import Message
+from kraft.wire.schema.produce import ProduceResponse
 from tests.support.chromium import DEADLINE_S, chromium, complaints, shown_as
 from tests.support.console_addresses import address_of
 from tests.support.console_browser import console
 from tests.support.console_cluster import PASSWORD, cluster_of_users, console_settings
+from tests.support.kafka.login_cluster import LoginCluster, LoginConnection
+from tests.support.kafka.transactions.hanging import hang
 from tests.support.waiting import until
 
 SCRIPT: Final = "<img src=x onerror=window.ran=1><script>window.ran=1</script>"
 TOPIC: Final = "orders"
 RECORDS: Final = 20
+MOVED: Final = "moved"
+SETTINGS: Final = {
+    # As before KIP-890, so that a transaction can hang.
+    "transaction.partition.verification.enable": "false",
+    "transaction.state.log.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+}
 
 PHONE: Final = (360, 740)
 DESK: Final = (1280, 900)
@@ -37,6 +48,7 @@ class Shown:
 
     browser: Chrome
     base: str
+    cluster: LoginCluster
 
     def open(self, path: str) -> None:
         self.browser.get(self.base + path)
@@ -78,12 +90,12 @@ class Shown:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     directory = tmp_path_factory.mktemp("browser")
     with (
-        cluster_of_users(directory / "cluster", 1, []) as cluster,
+        cluster_of_users(directory / "cluster", 2, [], **SETTINGS) as cluster,
         console(directory, console_settings(cluster) | {"cluster.prod.records.view": "on"}) as port,
         chromium() as browser,
     ):
         _write(cluster.bootstrap_servers)
-        shown = Shown(browser, f"http://localhost:{port}")
+        shown = Shown(browser, f"http://localhost:{port}", cluster)
         shown_as(browser, *DESK)
         log_in(shown)
         yield shown
@@ -106,10 +118,10 @@ def _write(servers: str) -> None:
         consumer.commit()
 
 
-def log_in(shown: Shown) -> None:
+def log_in(shown: Shown, password: str = PASSWORD) -> None:
     shown.open("/clusters/prod")
     # The first field has the focus, so that nobody has to look for it.
-    shown.browser.switch_to.active_element.send_keys("root", Keys.TAB, PASSWORD, Keys.ENTER)
+    shown.browser.switch_to.active_element.send_keys("root", Keys.TAB, password, Keys.ENTER)
     shown.wait_for("Brokers in service")
 
 
@@ -216,4 +228,134 @@ def test_a_group_is_reset_after_a_preview(shown: Shown) -> None:
     shown.submit("main form[method=get]", "What would change")
     shown.submit("main form[method=post]", "reset.")
     assert SCRIPT in shown.text
+    shown.open(f"/clusters/prod/group-delete/{segment(SCRIPT)}")
+    shown.fill(confirm=SCRIPT)
+    shown.submit("main form[method=post]", "was deleted, with its offsets")
+    shown.assert_nothing_ran()
+
+
+def test_a_move_is_generated_reviewed_run_and_its_throttle_removed(shown: Shown) -> None:
+    with Admin(shown.cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic=MOVED, assignments=[[1]])])
+    shown.open("/clusters/prod/moves/plan")
+    shown.fill(topics=MOVED)
+    shown.find("[name=way][value=off]").click()
+    Select(shown.find("[name=off]")).select_by_value("1")
+    shown.submit("main form[method=get]", "1 partition, 0 B to copy")
+    shown.fill(throttle="10 MiB")
+    shown.submit("main form[method=post]", "1 move was started, throttled to 10.0 MiB each second")
+
+    def is_over() -> bool:
+        shown.open("/clusters/prod/moves")
+        return "No partition is moving now" in shown.text and "A throttle was left" in shown.text
+
+    until(is_over, "the move is over, and its throttle is there")
+    shown.submit("#throttles form", "The moves are over")
+    assert "No replication is throttled" in shown.text
+    shown.assert_nothing_ran()
+
+
+def test_a_preferred_leader_is_elected(shown: Shown) -> None:
+    with Admin(shown.cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic="led", assignments=[[1, 2]])])
+    shown.open("/clusters/prod/moves/plan")
+    shown.find("main details:last-of-type summary").click()
+    shown.find("main details[open] textarea").send_keys("led-0: 1,2 -> 2,1")
+    shown.submit("main details[open] form", "another preferred leader")
+    shown.submit("main form[method=post]", "1 move was started")
+
+    def may_be_elected() -> bool:
+        shown.open("/clusters/prod/moves/elections")
+        return "Elect preferred leaders" in shown.text and "led-0" in shown.text
+
+    until(may_be_elected, "another than the preferred leader leads")
+    shown.fill(topics="led")
+    shown.submit("main form.form", "1 leader was elected")
+    assert "led-0" not in shown.find("main").text.partition("preferred one")[2]
+    shown.assert_nothing_ran()
+
+
+def test_acls_are_created_explained_and_deleted(shown: Shown) -> None:
+    shown.open("/clusters/prod/acls/create")
+    shown.fill(principal="User:walker", topics=TOPIC, groups="walkers")
+    shown.submit("main form[method=get]", "3 of them new")
+    shown.submit("main form[method=post]", "3 ACLs of User:walker created")
+    shown.open("/clusters/prod/acls/of?principal=User:walker")
+    Select(shown.find("[name=operation]")).select_by_visible_text("read")
+    shown.fill(resource=TOPIC)
+    shown.submit("main form", "Yes,")
+    shown.fill(resource="payments")
+    shown.submit("main form", "No,")
+    shown.open("/clusters/prod/acls/delete?principal=User:walker")
+    shown.fill(confirm="3 ACLs")
+    shown.submit("main form[method=post]", "3 ACLs deleted")
+    shown.assert_nothing_ran()
+
+
+def test_quotas_are_set_found_for_a_client_and_removed(shown: Shown) -> None:
+    shown.open("/clusters/prod/quotas/set?user=walker")
+    shown.fill(producer_byte_rate="1 MiB")
+    shown.submit("main form[method=post]", "Quotas of user walker: producer_byte_rate 1.0 MiB/s")
+    shown.open("/clusters/prod/quotas/of")
+    shown.fill(user="walker", **{"client-id": SCRIPT})
+    shown.submit("main form", "Which quotas hold for user walker")
+    assert "1.0 MiB/s" in shown.text
+    shown.open("/clusters/prod/quotas/remove?user=walker")
+    shown.submit("main form[method=post]", "producer_byte_rate removed")
+    shown.assert_nothing_ran()
+
+
+def test_a_config_that_somebody_else_changed_is_not_overwritten(shown: Shown) -> None:
+    path = f"/clusters/prod/topics/{TOPIC}/configs/retention.ms"
+    shown.open(path)
+    shown.fill(value="3600000")
+    shown.submit("main form[method=post]", f"retention.ms of topic {TOPIC} was set")
+    shown.open(path)
+    with Admin(shown.cluster.bootstrap_servers) as admin:
+        admin.alter_topic_configs(TOPIC, {"retention.ms": "7200000"})
+    shown.fill(value="60000")
+    shown.submit("main form[method=post]", "retention.ms has changed since you saw it")
+    assert "7200000" in shown.find("main").text
+    shown.assert_nothing_ran()
+
+
+def as_root(server: str, request: Message, version: int) -> ProduceResponse | None:
+    with LoginConnection(server) as connection:
+        connection.log_in("SCRAM-SHA-512", "root", PASSWORD)
+        return connection.ask(request, version, ProduceResponse)
+
+
+def test_a_hanging_transaction_is_aborted(shown: Shown) -> None:
+    with Admin(shown.cluster.bootstrap_servers) as admin:
+        admin.create_topic("hung", 1, 1)
+    hang(shown.cluster, "hung", 4_711, as_root)
+    shown.open("/clusters/prod/transaction-hanging")
+    shown.fill(topic="hung")
+    shown.submit("main form", "4711")
+    shown.browser.find_element(By.PARTIAL_LINK_TEXT, "Abort").click()
+    shown.wait_for("Abort a hanging transaction")
+    shown.fill(confirm="hung-0")
+    shown.submit("main form[method=post]", "The transaction of producer 4711 was aborted")
+    shown.assert_nothing_ran()
+
+
+def test_users_come_and_go_and_change_their_own_password_and_a_session_that_ended_asks_again(shown: Shown) -> None:
+    shown.open("/clusters/prod/users/password")
+    shown.fill(user="walker", password=PASSWORD, again=PASSWORD)
+    shown.submit("main form[method=post]", "The password of user walker is set")
+    shown.open("/clusters/prod/users/delete?user=walker")
+    shown.fill(confirm="walker")
+    shown.submit("main form[method=post]", "User walker is deleted")
+    own = f"{PASSWORD} and more"
+    shown.open("/clusters/prod/users/password?user=root")
+    shown.fill(password=own, again=own)
+    shown.submit("main form[method=post]", "Log in to prod")
+    log_in(shown, own)
+    shown.submit("header form", "Clusters")
+    log_in(shown, own)
+    shown.open("/clusters/prod/topics-new")
+    shown.fill(topic="after-the-end")
+    # What the browser has is the cookie of a session that is over.
+    shown.browser.delete_cookie("kraft-session")
+    shown.submit("main form[method=get]", "Log in to prod")
     shown.assert_nothing_ran()

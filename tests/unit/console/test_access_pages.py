@@ -11,7 +11,7 @@ from kraft.access.rights import exactly
 from kraft.client import ErrorCode, KraftError, Refusal
 from kraft.console.asking import Paged, Panel, Wanted
 from kraft.console.forms import Form, WrongInput, form_of
-from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, users
+from kraft.console.pages.access import acl_changes, acls, audit, connected, quotas, quotas_in_effect, users
 from kraft.console.pages.access.acl_fields import fields_of, filter_in, wanted_entries
 from kraft.console.pages.access.acl_rows import AclRow
 from kraft.console.pages.access.audit_lines import AuditLine, Sought, line_of, moment_ms
@@ -63,10 +63,16 @@ def of_users() -> dict[str, list[Any]]:
 def of_quotas() -> dict[str, list[Any]]:
     field = quotas.Field(key=EVIL, help=EVIL, value=EVIL, words=EVIL)
     form = quotas.QuotasForm(entity={"user": EVIL}, words=EVIL, query={EVIL: EVIL}, fields=[field], shown=EVIL)
+    holding = quotas_in_effect.HoldingQuota(key=EVIL, help=EVIL, value=1, words=EVIL, entity=EVIL, query={"user": EVIL})
     nobody = quotas.QuotasForm(entity={}, words="", query={}, fields=[], shown="")
     forms = [quotas.QuotasOfEntity(entity=each) for each in (Panel(value=form), Panel(value=nobody), failed())]
     return {
         "quotas.html": [quotas.Quotas(quotas=Panel(value=paged(QUOTA))), quotas.Quotas(quotas=failed())],
+        "quotas_of.html": [
+            quotas_in_effect.QuotasOfClient(client=EVIL, quotas=Panel(value=[holding])),
+            quotas_in_effect.QuotasOfClient(client="", quotas=Panel(value=[])),
+            quotas_in_effect.QuotasOfClient(client=EVIL, quotas=failed()),
+        ],
         "quotas_set.html": forms,
         "quotas_remove.html": forms,
     }
@@ -304,3 +310,36 @@ def test_where_the_protocol_has_no_such_call_a_sentence_says_so() -> None:
     missing = Refusal(ErrorCode.UNSUPPORTED_VERSION, "Kafka's protocol has no DescribeClients")
     with pytest.raises(Refusal, match="no call that says who is connected"):
         connected.connected_of({1: missing, 2: missing}, Wanted(), 0)
+
+
+def quota(key: str, value: float, **entity: str | None) -> QuotaRow:
+    names = {name.replace("_", "-"): each for name, each in entity.items()}
+    return QuotaRow(entity=names, words=EVIL, quotas=[Quota(key=key, value=value, words=EVIL)])
+
+
+def test_of_all_quotas_the_most_specific_one_of_each_kind_holds_for_a_client() -> None:
+    rows = [
+        quota("producer_byte_rate", 1024, client_id="app"),
+        quota("producer_byte_rate", 2048, user=None),
+        quota("producer_byte_rate", 4096, user="alice", client_id=None),
+        quota("consumer_byte_rate", 8192, client_id=None),
+        quota("connection_creation_rate", 7, ip=None),
+    ]
+
+    def found(user: str, client_id: str, address: str = "") -> dict[str, tuple[str, str]]:
+        held = quotas_in_effect.rows_of(rows, user, client_id, address)
+        return {each.key: (each.words, each.entity) for each in held if each.query}
+
+    of_default = ("8.0 KiB/s", "the default client id")
+    assert found("alice", "app") == {
+        "producer_byte_rate": ("4.0 KiB/s", "user alice, the default client id"),
+        "consumer_byte_rate": of_default,
+    }
+    assert found("bob", "app") == {
+        "producer_byte_rate": ("2.0 KiB/s", "the default user"),
+        "consumer_byte_rate": of_default,
+    }
+    assert found("", "", "10.0.0.7") == {
+        "producer_byte_rate": ("2.0 KiB/s", "the default user"),
+        "connection_creation_rate": ("7 connections/s", "the default IP address"),
+    }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kraft.client import ErrorCode, GroupMember, OffsetAndMetadata, TopicPartition
 from kraft.console.asking import Panel, Wanted
-from kraft.console.pages.group import Group, GroupFacts, LagRow, MemberRow, page_of, ranges, told
-from kraft.console.pages.groups import GroupRow, Groups, Lag, lag_of
+from kraft.console.pages.group import Group, GroupFacts, LagRow, MemberRow, listed_only, page_of, ranges, told
+from kraft.console.pages.groups import GroupRow, Groups, Lag, lag_of, lag_order
 from kraft.model.group_lags import GroupLag, PartitionLag, SeenCommit
 from tests.support.console_pages import EVIL, assert_shown_as_text, failed, paged
 
@@ -103,3 +104,16 @@ def test_an_assignment_is_told_in_ranges() -> None:
     assert ranges([]) == ""
     scattered = [TopicPartition("c", each) for each in range(0, 200, 2)]
     assert ranges([*places, *scattered]) == "a: 0-2, 5; b: 7; and more"
+
+
+def test_groups_are_ordered_by_lag_and_those_whose_lag_is_not_known_come_first() -> None:
+    lags = {"slow": Lag(records=70), "quick": Lag(records=0), "also-slow": Lag(records=70), "hidden": Lag(problem="no")}
+    rows = [GroupRow(group=name, state="", type="", protocol="") for name in (*lags, "share")]
+    found = [each.group for each in sorted(rows, key=partial(lag_order, lags))]
+    assert found == ["hidden", "share", "quick", "also-slow", "slow"]
+
+
+def test_a_group_of_a_type_that_is_only_listed_names_the_command_for_it() -> None:
+    said = listed_only("my group", "Share")
+    assert "kafka-share-groups.sh --bootstrap-server HOST:PORT --describe --group 'my group'" in said
+    assert "Apache Kafka's own commands" in listed_only("new", "Queue")

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from msgspec import defstruct
 from openapi_spec_validator import validate
 
 import kraft.console
 from kraft.console import openapi
-from kraft.console.parameters import PARAMETERS
+from kraft.console.parameters import MEANINGS, PARAMETERS
 from kraft.console.route_kinds import Change, Page, Stream
 from kraft.console.routes import CHANGES, PAGES, STREAMS
 from tests.support.console_api import described
@@ -38,6 +40,13 @@ def test_fields_have_the_sentences_of_their_structs() -> None:
     assert "kraft." not in str(list(described()["components"]["schemas"]))
 
 
+def test_two_structs_of_one_name_are_refused() -> None:
+    first, second = (defstruct("Row", [("name", str)], module=module) for module in ("one", "other"))
+    openapi.check_names([first, defstruct("Table", []), first])
+    with pytest.raises(TypeError, match="two Structs of pages are called Row, in one and other: rename one"):
+        openapi.check_names([first, second])
+
+
 def test_every_name_that_a_page_asks_for_is_described() -> None:
     routes: tuple[Page | Change | Stream, ...] = (*PAGES, *CHANGES, *STREAMS)
     taken = {name for route in routes for name in route.takes}
@@ -45,6 +54,14 @@ def test_every_name_that_a_page_asks_for_is_described() -> None:
     assert asked_for <= taken | {"token"}, "routes.py says with `takes` what a route asks for"
     assert taken <= set(PARAMETERS), "parameters.py says what each name means"
     assert set(PARAMETERS) <= taken
+
+
+def test_what_a_name_means_at_one_address_is_of_a_route_that_takes_it() -> None:
+    routes: tuple[Page | Change, ...] = (*PAGES, *CHANGES)
+    taken = {(route.path, name) for route in routes for name in route.takes}
+    assert {(path, name) for path, names in MEANINGS.items() for name in names} <= taken
+    fields = described()["paths"]["/api/clusters/{cluster}/topics/{topic}/produce"]["post"]["requestBody"]
+    assert "Key of the record" in str(fields)
 
 
 def _asked_for(tree: ast.AST) -> Iterator[str]:

@@ -205,7 +205,7 @@ def test_what_no_table_has_is_the_default(page: str) -> None:
         ("retention.ms", "604800000", "7 days"),
         ("segment.ms", "5400000", "1.5 hours"),
         ("retention.ms", "-1", ""),
-        ("flush.ms", str(2**63 - 1), ""),
+        ("flush.ms", str(2**63 - 1), "no limit"),
         ("segment.bytes", "1073741824", "1.0 GiB"),
         ("cleanup.policy", "delete", ""),
         ("x.ms", None, ""),

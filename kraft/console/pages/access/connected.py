@@ -86,11 +86,7 @@ def connected_of(
         if not isinstance(found, KraftError)
         for each in found
     ]
-    found = [
-        each
-        for each in rows
-        if any(map(asked_for.matches, (each.principal, each.client_id, each.address, each.software)))
-    ]
+    found = [each for each in rows if any(map(asked_for.matches, _texts(each)))]
     by = {
         "since": lambda each: (each.age_ms,),
         "received": lambda each: (each.received_bytes,),
