@@ -1,7 +1,7 @@
 """`python -m tests.measured.console_screenshots DIRECTORY`: every page of the console as a picture.
 
 The cluster has something to show. Each page is taken light and dark, wide and narrow, the whole of it, as PNG; with
-`webp` behind the directory, as that.
+`webp` behind the directory, as that. Names behind it choose pages, such as `overview`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from tests.support.console_browser import console
 from tests.support.console_cluster import PASSWORD, cluster_of_users, console_settings, rights
 from tests.support.waiting import until
 
-TOPICS: Final = {"orders": 6, "payments": 3, "shipments": 3, "customers": 12, "page-views": 6}
+LONG: Final = "events.of-a-team-that-likes-long-names.every-thing-that-happened-to-an-order.v2.2026"
+"""No page is to break because of it."""
+
+TOPICS: Final = {"orders": 6, "payments": 3, "shipments": 3, "customers": 12, "page-views": 6, LONG: 1}
 RECORDS: Final = 600
 NODES: Final = 3
-GROUPS: Final = ("billing", "warehouse", "search-index")
+GROUPS: Final = ("billing", "warehouse", f"search-index-{LONG}")
 
 LOOKS: Final = {
     "wide-light": (1280, 900, False),
@@ -56,8 +59,9 @@ def main() -> None:
         browser.get(f"{base}/clusters/prod")
         browser.switch_to.active_element.send_keys("root", Keys.TAB, PASSWORD, Keys.ENTER)
         until(lambda: "Brokers in service" in browser.page_source, "somebody is logged in")
+        chosen = set(sys.argv[3:])
         for name, path in _addresses():
-            for look, (width, height, dark) in LOOKS.items():
+            for look, (width, height, dark) in LOOKS.items() if not chosen or name in chosen else ():
                 _take(browser, base + path, directory / f"{name}-{look}.{form}", width, height, dark)
 
 
@@ -67,6 +71,8 @@ def _fill(servers: str, open_now: ExitStack) -> None:
             [NewTopic(topic=name, partitions=count, replication_factor=NODES) for name, count in TOPICS.items()]
         )
         until(lambda: set(TOPICS) <= set(admin.list_topics()), "topics are listed")
+        admin.alter_client_quotas({"user": None, "client-id": "shop"}, {"producer_byte_rate": 1 << 20})
+        admin.alter_client_quotas({"user": "viewer"}, {"consumer_byte_rate": 5 << 20, "request_percentage": 50})
     with Producer(servers, client_id="shop") as producer:
         for topic in TOPICS:
             for number in range(RECORDS):
