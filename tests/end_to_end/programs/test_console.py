@@ -65,7 +65,7 @@ EXPECTED: Final = {
     # Of which ones?
     "/clusters/{cluster}/acls/delete": (303, 400, 400, 400),
     "/clusters/{cluster}/quotas": (303, 403, 403, 200),
-    "/clusters/{cluster}/quotas/of": (303, 403, 403, 200),
+    "/clusters/{cluster}/quotas/of": (303, 200, 200, 200),
     "/clusters/{cluster}/quotas/set": (303, 200, 200, 200),
     "/clusters/{cluster}/quotas/remove": (303, 200, 200, 200),
     # Kafka's protocol has no such call.
