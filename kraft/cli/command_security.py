@@ -45,6 +45,8 @@ class _Chosen:
 
     security: ClientSecurity | None = None
     wire_protocol: str | None = None
+    default_wire_protocol: str | None = None
+    """The protocol of the next command where no file says one; None is that of the clients."""
 
 
 def command_security() -> ClientSecurity:
@@ -67,6 +69,11 @@ def use_security(security: ClientSecurity, option: str) -> None:
     _Chosen.security = security
 
 
+def set_default_wire_protocol(name: str | None) -> None:
+    """Set the protocol of the next command of this process, unless its settings name one."""
+    _Chosen.default_wire_protocol = name
+
+
 def with_command_config(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with the option, if it connects."""
     signature = inspect.signature(command, eval_str=True)
@@ -78,7 +85,8 @@ def with_command_config(command: Callable[..., Any]) -> Callable[..., Any]:
         found = {} if command_config is None else properties_of(command_config, OPTION)
         # Settings of other things may stand beside: the same file may serve a program.
         _Chosen.security = security_in(found, command_config, OPTION)
-        _Chosen.wire_protocol = wire_protocol_in(found, command_config, OPTION)
+        _Chosen.wire_protocol = wire_protocol_in(found, command_config, OPTION) or _Chosen.default_wire_protocol
+        _Chosen.default_wire_protocol = None
         return command(*args, **kwargs)
 
     option = inspect.Parameter(_PARAMETER, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CommandConfig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from msgspec import Struct
 
 from kraft.cli.consumer_settings import (
     EARLIEST,
@@ -42,6 +44,9 @@ POLL_MS: Final = 500
 
 LEAVE_MAX_MS: Final = 3_000
 """Longest wait for the coordinator when the user interrupts the command."""
+
+OWN_GROUPS: Final = 100_000
+"""Numbers of groups without a name, as many as Kafka's console consumer has."""
 
 _RECORDS_AT_A_TIME: Final = 10_000
 _WORDS: Final = {"earliest": "earliest", "beginning": "earliest", "latest": "latest", "end": "latest"}
@@ -78,25 +83,40 @@ FormatterPropertyOption = Annotated[
         show_default=False,
     ),
 ]
+PartitionsOption = Annotated[
+    list[int] | None, typer.Option("--partition", help="Partition to read. May be repeated; by default all.")
+]
+OffsetOption = Annotated[
+    str | None, typer.Option("--offset", help="Start at earliest, latest, or this offset of each --partition.")
+]
+FromTimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from-timestamp",
+        metavar="TIME",
+        help="Start at the first records at or after this time: milliseconds since 1970, or 2026-05-01T12:00.",
+    ),
+]
+MaxMessagesOption = Annotated[int | None, typer.Option("--max-messages", min=1, help="Stop after this many records.")]
+OwnGroupOption = Annotated[
+    bool,
+    typer.Option("--own-group", help="Unless a group or where to start is named: read in a group of its own."),
+]
 
 
 def consume(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     from_beginning: FromBeginningOption = False,
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Partition to read. May be repeated; by default all.")
-    ] = None,
-    offset: Annotated[
-        str | None, typer.Option("--offset", help="Start at earliest, latest, or this offset of each --partition.")
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="Stop after this many records.")
-    ] = None,
+    partition: PartitionsOption = None,
+    offset: OffsetOption = None,
+    from_timestamp: FromTimestampOption = None,
+    max_messages: MaxMessagesOption = None,
     timeout_ms: IdleTimeoutOption = None,
     record_format: RecordFormatOption = None,
     properties: FormatterPropertyOption = None,
     group: GroupOption = None,
+    own_group: OwnGroupOption = False,
     consumer_config: ConsumerConfigOption = None,
     consumer_property: ConsumerPropertyOption = None,
     isolation_level: IsolationLevelOption = None,
@@ -121,7 +141,11 @@ def consume(
         properties=consumer_property,
         isolation_level=isolation_level,
     )
-    start = _start(from_beginning, offset, partition, settings)
+    starts_anywhere = not (partition or offset or from_timestamp)
+    if own_group and starts_anywhere and "group_id" not in settings:
+        # Nobody continues in it, so that there is nothing to commit.
+        settings |= {"group_id": f"console-consumer-{random.randrange(OWN_GROUPS)}", "enable_auto_commit": False}
+    start = _start(from_beginning, offset, partition, from_timestamp, settings)
     reading = _PollLoop(max_messages, timeout_ms)
     with Consumer(**settings, network=command_network()) as consumer:
         with quorum_watch(settings["bootstrap_servers"]):
@@ -171,17 +195,35 @@ def _formatter(output: Output, record_format: str | None, properties: list[str])
     return json_line if output is Output.JSON else parse_format("%v" if record_format is None else record_format)
 
 
+class _FromTime(Struct, frozen=True):
+    """Start at the first record at or after a time."""
+
+    timestamp_ms: int
+
+
 def _start(
-    from_beginning: bool, offset: str | None, partitions: list[int] | None, settings: Mapping[str, Any]
-) -> str | int:
-    """Return `earliest`, `latest` or an offset. Raises BadParameter."""
-    if "group_id" in settings and (partitions or offset is not None):
-        option, why = (
-            ("--partition", "the coordinator assigns partitions")
-            if partitions
-            else ("--offset", "the group continues at its committed offsets, see kraft groups reset-offsets")
-        )
-        raise typer.BadParameter(f"cannot be used with --group: {why}", param_hint=option)
+    from_beginning: bool,
+    offset: str | None,
+    partitions: list[int] | None,
+    from_timestamp: str | None,
+    settings: Mapping[str, Any],
+) -> str | int | _FromTime:
+    """Return `earliest`, `latest`, an offset, or a time. Raises BadParameter."""
+    continues = "the group continues at its committed offsets, see kraft groups reset-offsets"
+    given = (
+        ("--partition", partitions, "the coordinator assigns partitions"),
+        ("--offset", offset, continues),
+        ("--from-timestamp", from_timestamp, continues),
+    )
+    for option, value, why in given:
+        if value and "group_id" in settings:
+            raise typer.BadParameter(f"cannot be used with --group: {why}", param_hint=option)
+    if from_timestamp is not None:
+        if from_beginning or offset is not None:
+            raise typer.BadParameter(
+                "cannot be used with --from-beginning or --offset: choose one", param_hint="--from-timestamp"
+            )
+        return _FromTime(_timestamp_ms(from_timestamp))
     if offset is None:
         return "earliest" if settings.get("auto_offset_reset") in EARLIEST else "latest"
     if from_beginning:
@@ -197,6 +239,18 @@ def _start(
     return int(offset)
 
 
+def _timestamp_ms(text: str) -> int:
+    """Return a time in milliseconds since 1970. Raises BadParameter."""
+    from kraft.model.moments import parse_datetime
+
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    try:
+        return parse_datetime(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--from-timestamp") from None
+
+
 def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> list[TopicPartition]:
     from kraft.client import ErrorCode, Refusal, TopicPartition
 
@@ -210,12 +264,14 @@ def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> lis
     return [TopicPartition(topic, number) for number in wanted or existing]
 
 
-def _seek(consumer: Consumer, start: str | int) -> None:
+def _seek(consumer: Consumer, start: str | int | _FromTime) -> None:
     if start == "earliest":
         consumer.seek_to_beginning()
     elif isinstance(start, int):
         for partition in consumer.assignment():
             consumer.seek(partition, start)
+    elif isinstance(start, _FromTime):
+        consumer.seek_to_timestamp(start.timestamp_ms)
     else:
         consumer.seek_to_end()
     # "New" means from now on, not from the first poll: resolve the positions at once.

@@ -46,6 +46,8 @@ COMMANDS: Final = {
     "features": ("kraft.cli.features", "Describe and upgrade the feature levels of the cluster."),
     "groups": ("kraft.cli.groups.commands", "List, describe and delete groups, and reset their offsets."),
     "transactions": ("kraft.cli.transactions.commands", "Show transactions and producers; end hanging ones."),
+    "verify": ("kraft.cli.verify", "Clients that print each result as JSON."),
+    "kafka-names": ("kraft.cli.kafka_names", "Write commands with the names of Kafka's scripts."),
     "perf": ("kraft.cli.perf.commands", "Measure how fast records are stored and read."),
     "log": ("kraft.cli.log", "Print and check the files of partitions."),
 }
@@ -148,13 +150,13 @@ def _without_commands() -> typer.Typer:
 
 def main() -> None:
     """Run the console script: an expected error is one line and a non-zero exit code, never a traceback."""
-    arguments = sys.argv[1:]
+    arguments = _in_words_of_kraft(sys.argv[1:])
     if reason := old_options.objection(arguments):
         _fail(reason)
     termination = _Termination()
     before = signal.signal(signal.SIGTERM, termination)
     try:
-        (listing() if arguments in _LISTING else application(arguments))(prog_name="kraft")
+        (listing() if arguments in _LISTING else application(arguments))(args=arguments, prog_name="kraft")
     except KraftError as error:
         _fail(str(error), getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
@@ -169,6 +171,26 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
         _close_output()
+
+
+def _in_words_of_kraft(arguments: list[str]) -> list[str]:
+    """Return the arguments, or, if they are those of a script of Kafka, what it is here."""
+    if not arguments or not arguments[0].startswith("kafka-"):
+        return arguments
+    from kraft.cli import kafka_scripts
+    from kraft.cli.command_security import set_default_wire_protocol
+    from kraft.cli.options import BOOTSTRAP_VARIABLE
+
+    if kafka_scripts.script_of(arguments) is None:
+        return arguments
+    try:
+        found = kafka_scripts.translated(arguments, os.environ.get(BOOTSTRAP_VARIABLE))
+    except KraftError as error:
+        _fail(str(error))
+    # Addresses in the environment are of GRPC listeners; those that Kafka's scripts are given are not.
+    names_servers = any(each in found for each in kafka_scripts.SERVER_OPTIONS)
+    set_default_wire_protocol("kafka" if names_servers else None)
+    return found
 
 
 class _Termination:

@@ -125,7 +125,7 @@ def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | No
             return f"Kraft has no ZooKeeper: use {_BOOTSTRAP} instead"
         case "--new-consumer":
             return f"there is only one consumer: remove the option and use {_BOOTSTRAP}"
-        case "--broker-list" if "reassign" not in arguments:
+        case "--broker-list" if command != "produce" and "reassign" not in arguments:
             return f"use {_BOOTSTRAP} instead"
         case "--bootstrap-servers":
             return f"use {_BOOTSTRAP} instead"

@@ -27,16 +27,22 @@ class Output(StrEnum):
 BOOTSTRAP_VARIABLE: Final = "KRAFT_BOOTSTRAP_SERVER"
 """Environment variable with the default of --bootstrap-server."""
 
-BootstrapServer = Annotated[
-    str,
-    typer.Option(
+
+def _servers_option(*more_names: str) -> Any:
+    return typer.Option(
         "--bootstrap-server",
+        *more_names,
         metavar="HOST[:PORT][,...]",
         envvar=BOOTSTRAP_VARIABLE,
         show_envvar=False,
         help=f"GRPC listeners of one or more brokers. The port is 9094 unless given. {BOOTSTRAP_VARIABLE} may set it.",
-    ),
-]
+    )
+
+
+BootstrapServer = Annotated[str, _servers_option()]
+BootstrapServerOrBrokerList = Annotated[str, _servers_option("--broker-list")]
+"""Producers take the option of Kafka's old guides, too."""
+
 OutputFormat = Annotated[Output, typer.Option("--output", help="Output format: table for people, json for programs.")]
 Timeout = Annotated[
     int, typer.Option("--timeout-ms", min=1, help="Longest wait for an answer of the cluster, in milliseconds.")

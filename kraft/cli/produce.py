@@ -6,16 +6,19 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kraft.cli.command_security import connection_settings
+from kraft.cli.client_settings import (
+    ProducerConfigOption,
+    ProducerPropertyOption,
+    producer_settings,
+)
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
-    REFUSED_TIMEOUT_MS,
-    BootstrapServer,
+    BootstrapServerOrBrokerList,
     TopicArgument,
     TopicOption,
     command_network,
@@ -24,6 +27,7 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import ProgressLine, say
 from kraft.cli.quorum_watch import quorum_watch
+from kraft.cli.record_lines import LineFormat, Lines, line_format
 from kraft.cli.send_delays import SendDelays
 from kraft.model.printable import counted
 
@@ -39,7 +43,8 @@ INTERRUPTED_FLUSH_MS: Final = 1_000
 """Longest wait for records to be stored after Ctrl-C."""
 
 _PROGRESS_INTERVAL_S: Final = 0.2
-_PROPERTIES: Final = ("parse.key", "key.separator")
+
+_CODEC_KEYS: Final = frozenset({"compression_type", "compression_codec"})
 
 
 TopicTimeout = Annotated[
@@ -50,91 +55,99 @@ TopicTimeout = Annotated[
         help="Longest wait for the topic and for buffer memory, in milliseconds. Records are retried for 2 min.",
     ),
 ]
+KeySeparatorOption = Annotated[
+    str | None,
+    typer.Option("--key-separator", help="Text between key and value on each line. By default lines have no key."),
+]
+LinePropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="KEY=VALUE",
+        help="parse.key=true, parse.headers=true, key.separator=TEXT and the like, as in Kafka. May be repeated.",
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="KEY=VALUE", help="Header of every record. May be repeated."),
+]
+AcksOption = Annotated[
+    str | None,
+    typer.Option("--acks", help="Acknowledgements to wait for: all, 1 or 0. [default: all]", show_default=False),
+]
+CompressionTypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--compression-type", help="Codec: none, gzip, snappy, lz4 or zstd. [default: lz4]", show_default=False
+    ),
+]
+BatchSizeOption = Annotated[
+    int | None, typer.Option("--batch-size", help="Largest batch, in bytes. [default: 262144]", show_default=False)
+]
+LingerOption = Annotated[
+    int | None,
+    typer.Option(
+        "--linger-ms",
+        help="Longest wait for more records of a batch, in milliseconds. [default: 5]",
+        show_default=False,
+    ),
+]
 
 
 def produce(
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", help="Text between key and value on each line. By default lines have no key."),
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property",
-            metavar="KEY=VALUE",
-            help="parse.key=true or key.separator=TEXT, as in Kafka. May be repeated.",
-        ),
-    ] = None,
-    acks: Annotated[str, typer.Option("--acks", help="Acknowledgements to wait for: all, 1 or 0.")] = "all",
-    compression_type: Annotated[
-        str, typer.Option("--compression-type", help="Codec: none, gzip, snappy, lz4 or zstd.")
-    ] = "lz4",
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", help="Largest batch, in bytes. [default: 262144]", show_default=False)
-    ] = None,
-    linger_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--linger-ms",
-            help="Longest wait for more records of a batch, in milliseconds. [default: 5]",
-            show_default=False,
-        ),
-    ] = None,
+    key_separator: KeySeparatorOption = None,
+    properties: LinePropertyOption = None,
+    header: HeaderOption = None,
+    acks: AcksOption = None,
+    compression_type: CompressionTypeOption = None,
+    batch_size: BatchSizeOption = None,
+    linger_ms: LingerOption = None,
     partition: Annotated[
         int | None, typer.Option("--partition", help="Partition of every record. By default the key decides.")
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    producer_config: ProducerConfigOption = None,
+    producer_property: ProducerPropertyOption = None,
+    bootstrap_server: BootstrapServerOrBrokerList = DEFAULT_BOOTSTRAP_SERVER,
     timeout_ms: TopicTimeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Send each line of standard input as a record."""
     from kraft.client import Producer
 
     name = topic_name(positional, topic)
-    separator = _separator(key_separator, key_values(properties or [], "--property"))
-    settings: dict[str, Any] = {"batch_size": batch_size, "linger_ms": linger_ms}
-    producer = Producer(
+    lines = line_format(key_separator, key_values(properties or [], "--property"), key_values(header or [], "--header"))
+    settings = producer_settings(
+        producer_config,
         bootstrap_server,
-        network=command_network(),
+        producer_property,
         acks=acks,
         compression_type=compression_type,
-        max_block_ms=timeout_ms,
-        bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
-        **connection_settings(),
-        **{key: value for key, value in settings.items() if value is not None},
+        batch_size=batch_size,
+        linger_ms=linger_ms,
+        max_block_ms=None if timeout_ms == DEFAULT_TIMEOUT_MS else timeout_ms,
     )
-    sending = _Sending(producer, name, separator, partition)
+    if not settings.keys() & _CODEC_KEYS:
+        settings["compression_type"] = "lz4"
+    producer = Producer(**settings, network=command_network())
+    sending = _Sending(producer, name, lines, partition)
     with producer:
         # A missing topic is an error before the user types anything.
-        with quorum_watch(bootstrap_server):
+        with quorum_watch(settings["bootstrap_servers"]):
             producer.partitions_for(name)
-        with quorum_watch(bootstrap_server, sending.say, sending.is_delayed):
+        with quorum_watch(settings["bootstrap_servers"], sending.say, sending.is_delayed):
             sending.run()
     say(sending.outcome())
-
-
-def _separator(option: str | None, properties: dict[str, str]) -> bytes | None:
-    """Return the separator of key and value; None if lines are values only. Raises BadParameter."""
-    for name in properties:
-        if name not in _PROPERTIES:
-            raise typer.BadParameter(f"{name} is unknown: use {' or '.join(_PROPERTIES)}", param_hint="--property")
-    if option is None and properties.get("parse.key", "false").lower() == "true":
-        option = properties.get("key.separator", "\t")
-    if option == "":
-        raise typer.BadParameter("is empty: give at least one character", param_hint="--key-separator")
-    # Python decodes undecodable bytes of arguments to surrogates; fsencode restores the bytes.
-    return None if option is None else os.fsencode(option)
 
 
 class _Sending:
     """Lines of standard input on their way to a topic."""
 
-    def __init__(self, producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> None:
+    def __init__(self, producer: Producer, topic: str, line_format: LineFormat, partition: int | None) -> None:
         self._progress = ProgressLine("records stored")
         self._producer = producer
         self._topic = topic
-        self._separator = separator
+        self._format = line_format
         self._partition = partition
         self._lines_read = 0
         self._stored = 0
@@ -156,9 +169,9 @@ class _Sending:
     def _send_all(self) -> None:
         shown_at_s = time.monotonic()
         for lines in _lines():
-            keys, values = _split(lines, self._separator, self._lines_read)
+            records = self._format.records(lines, self._lines_read)
             self._lines_read += len(lines)
-            self._waiting.append(self._producer.produce_many(self._topic, values, keys, partition=self._partition))
+            self._waiting.append(self._send(records))
             while self._waiting and self._waiting[0].done():
                 self._stored += self._waiting.pop(0).result().records
             if time.monotonic() - shown_at_s >= _PROGRESS_INTERVAL_S:
@@ -168,6 +181,16 @@ class _Sending:
         self._progress.clear()
         for future in self._waiting:
             future.result()
+
+    def _send(self, records: Lines) -> Future[Delivery]:
+        if records.headers is None:
+            return self._producer.produce_many(self._topic, records.values, records.keys, partition=self._partition)
+        from kraft.client import ColumnsToSend
+
+        columns = ColumnsToSend(
+            values=list(records.values), keys=records.keys, headers=records.headers, partitions=self._partition
+        )
+        return self._producer.send_columns(self._topic, columns)
 
     def _end_early(self) -> None:
         """Give the last records a moment, unless Ctrl-C is pressed again, then report what is stored."""
@@ -204,22 +227,3 @@ def _lines() -> Iterator[list[bytes]]:
             yield [line.removesuffix(b"\r") for line in lines]
     if rest:
         yield [rest]
-
-
-def _split(
-    lines: list[bytes], separator: bytes | None, lines_before: int
-) -> tuple[list[bytes | None] | None, list[bytes]]:
-    """Return keys and values; without a separator, the lines are values and there are no keys."""
-    if separator is None:
-        return None, lines
-    keys: list[bytes | None] = []
-    values: list[bytes] = []
-    for number, line in enumerate(lines, start=lines_before + 1):
-        key, found, value = line.partition(separator)
-        if not found:
-            from kraft.client import KraftError
-
-            raise KraftError(f"line {number} has no key separator {separator.decode(errors='replace')!r}")
-        keys.append(key)
-        values.append(value)
-    return keys, values

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from kraft.cli.kafka_scripts import script_of, translated
 from kraft.cli.main import application
 from kraft.server.config.keys import BY_NAME
 
@@ -52,6 +53,8 @@ def unknown_files(text: str) -> Iterator[str]:
 def unknown_words(command: str, root: Any) -> list[str]:
     """Commands and options of one line that do not exist."""
     words, here = command.split(), root
+    if script_of(words[1:]) is not None:
+        words = ["kraft", *translated(words[1:], default_servers="any")]
     position = 1
     while hasattr(here, "commands") and position < len(words) and re.fullmatch("[a-z][a-z-]*", words[position]):
         if words[position] not in here.commands:

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraft.cli.client_settings import ProducerConfigOption, ProducerPropertyOption, producer_settings
+from kraft.cli.client_settings import (
+    ProducerConfigOption,
+    ProducerPropertyOption,
+    producer_settings,
+)
 from kraft.cli.grouped_options import with_grouped_options
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
+    BootstrapServerOrBrokerList,
     Output,
     OutputFormat,
     TopicArgument,
@@ -111,7 +115,7 @@ def produce(
     producer_property: ProducerPropertyOption = None,
     reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,
     print_metrics: PrintMetrics = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServerOrBrokerList = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
 ) -> None:
     """Measure how fast records are stored.

@@ -1,12 +1,13 @@
-"""`kraft perf` on running nodes: what is measured is what is in the topic."""
+"""`kraft perf`, `kraft verify`, and the names and options of Kafka's scripts, on running nodes."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from kraft.testing import Cluster
-from tests.support.command_line import kraft, run_kraft
+from tests.support.command_line import kraft, run, run_kraft
 
 
 def as_json(cluster: Cluster, *arguments: str) -> Any:
@@ -42,3 +43,58 @@ def test_the_latency_from_end_to_end_is_that_of_each_record(cluster: Cluster, to
 def test_fewer_records_than_asked_for_are_an_error(cluster: Cluster, topic: str) -> None:
     done = run_kraft(cluster, "perf", "consume", topic, "--num-records", "1", "--timeout", "100")
     assert (done.returncode, done.stderr) == (1, "kraft: only 0 of 1 records came; then none for 100 ms\n")
+
+
+# --- verifiable clients ------------------------------------------------------------------------------------------
+
+
+def test_verifiable_clients_print_what_they_sent_and_read_in_kafkas_form(cluster: Cluster, topic: str) -> None:
+    lines = kraft(cluster, "verify", "produce", topic, "--max-messages", "5").splitlines()
+    sent = [each for each in map(json.loads, lines) if each["name"] == "producer_send_success"]
+    assert [each["value"] for each in sorted(sent, key=lambda each: int(each["value"]))] == list("01234")
+
+    limits = ("--group-id", topic, "--max-messages", "5", "--verbose")
+    found = [json.loads(each) for each in kraft(cluster, "verify", "consume", topic, *limits).splitlines()]
+    read = {(each["partition"], each["offset"], each["value"]) for each in found if each["name"] == "record_data"}
+    assert read == {(each["partition"], each["offset"], each["value"]) for each in sent}
+    assert [each["success"] for each in found if each["name"] == "offsets_committed"][-1:] == [True]
+
+
+# --- names and options of Kafka's scripts ------------------------------------------------------------------------
+
+
+def script(cluster: Cluster, name: str, *arguments: str, stdin: bytes = b"") -> str:
+    done = run(name, "--bootstrap-server", cluster.kafka_bootstrap_servers, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    properties = ("--property", "parse.headers=true", "--property", "parse.key=true")
+    script(cluster, "kafka-console-producer", "--topic", topic, *properties, stdin=b"a:1\tk\tv\n")
+    shown = ("--property", "print.headers=true", "--property", "print.key=true")
+    reading = ("--topic", topic, "--from-beginning", "--max-messages", "1")
+
+    def groups() -> set[str]:
+        return set(script(cluster, "kafka-consumer-groups", "--list").split())
+
+    before = groups()
+    for _ in range(2):
+        assert script(cluster, "kafka-console-consumer", *reading, *shown) == "a:1\tk\tv\n"
+    assert len([each for each in groups() - before if each.startswith("console-consumer-")]) == 2
+
+    file = tmp_path / "consumer.properties"
+    file.write_text("group.id=test-consumer-group\n")
+    assert script(cluster, "kafka-console-consumer", *reading, "--consumer.config", str(file)) == "v\n"
+    assert "test-consumer-group" in groups()
+
+
+def test_records_are_read_from_a_time_on(cluster: Cluster, topic: str) -> None:
+    kraft(cluster, "produce", topic, "--partition", "0", "--header", "source=shop", stdin=b"one\n")
+    found = kraft(
+        cluster, "consume", topic, "--from-timestamp", "2020-01-01", "--max-messages", "1", "--format", "%h %v"
+    )
+    assert found == "source=shop one\n"
+    assert kraft(cluster, "consume", topic, "--from-timestamp", "2100-01-01", "--timeout-ms", "500") == ""

@@ -481,7 +481,7 @@ def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.Monke
     [
         (("topics", "list", "--zookeeper", "localhost:2181"), "kraft: --zookeeper: Kraft has no ZooKeeper: "),
         (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is only one consumer"),
-        (("produce", "orders", "--broker-list", "localhost:9092"), "kraft: --broker-list: use --bootstrap-server "),
+        (("consume", "orders", "--broker-list", "localhost:9092"), "kraft: --broker-list: use --bootstrap-server "),
     ],
 )
 def test_options_of_old_guides_are_refused_in_one_line(kraft: Shell, arguments: tuple[str, ...], said: str) -> None:

@@ -32,7 +32,7 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
             "consume orders --new-consumer",
             f"--new-consumer: there is only one consumer: remove the option and use {BOOTSTRAP}",
         ),
-        ("produce orders --broker-list localhost:9092", f"--broker-list: use {BOOTSTRAP} instead"),
+        ("consume orders --broker-list localhost:9092", f"--broker-list: use {BOOTSTRAP} instead"),
         ("topics list --bootstrap-servers localhost:9094", f"--bootstrap-servers: use {BOOTSTRAP} instead"),
         ("topics --list", "--list: it is a command here: kraft topics list"),
         ("topics --bootstrap-server localhost:9094 --list", "--list: it is a command here: kraft topics list"),
@@ -68,6 +68,7 @@ def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: s
     [
         "",
         "topics list --bootstrap-server localhost:9094",
+        "produce orders --broker-list localhost:9094",
         "topics reassign --generate --broker-list 1,2,3",
         "topics create -- --zookeeper",
         "log dump --zookeeper",

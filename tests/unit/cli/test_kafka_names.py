@@ -1,0 +1,97 @@
+"""Names of Kafka's scripts and their options, and the commands that they are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from kraft.cli.kafka_scripts import SCRIPTS, script_of, translated
+from kraft.cli.main import application
+from kraft.client import KraftError
+from tests.unit.cli.shell import Shell
+
+SERVERS = "--bootstrap-server b:9092"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kafka-topics.sh --create --topic orders --partitions 3", "topics create --topic orders --partitions 3"),
+        ("kafka-topics --describe --topic=describe", "topics describe --topic describe"),
+        ("kafka-consumer-groups --describe --group g --members", "groups members --group g"),
+        ("kafka-console-consumer --topic t --from-beginning", "consume --own-group --topic t --from-beginning"),
+        ("kafka-console-consumer --consumer.config f", "consume --own-group --consumer.config f"),
+        ("kafka-console-producer --topic t --sync --request-required-acks 1", "produce --topic t --acks 1"),
+        (
+            "kafka-producer-perf-test --throughput -1 --producer-props acks=1 linger.ms=5 --print-metrics",
+            "perf produce --throughput -1 --producer-property acks=1 --producer-property linger.ms=5 --print-metrics",
+        ),
+        ("kafka-consumer-perf-test --messages 5 --hide-header", "perf consume --num-records 5"),
+        ("kafka-acls --add --allow-principal User:a --topic t", "acls create --allow-principal User:a --topic t"),
+        ("kafka-metadata-quorum describe --status", "quorum describe --status"),
+    ],
+)
+def test_a_line_of_a_guide_becomes_one_of_kraft(line: str, expected: str) -> None:
+    assert translated([*line.split(), *SERVERS.split()]) == [*expected.split(), *SERVERS.split()]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kafka-topics --list", "kafka-topics: give --bootstrap-server HOST:PORT"),
+        (f"kafka-topics {SERVERS}", "kafka-topics: give one of --list, --create, --delete, --describe, --alter"),
+        (
+            f"kafka-console-producer {SERVERS} --line-reader X",
+            "kafka-console-producer: --line-reader: classes of Java cannot be loaded: leave it out",
+        ),
+        (
+            "kafka-server-start server.properties --override a=b",
+            "kafka-server-start: --override: write the setting into the file, or into one of your own",
+        ),
+    ],
+)
+def test_what_cannot_be_mapped_is_answered_in_one_line(line: str, expected: str) -> None:
+    with pytest.raises(KraftError) as caught:
+        translated(line.split())
+    assert str(caught.value) == expected
+
+
+def test_scripts_that_need_no_cluster_are_given_no_servers() -> None:
+    assert translated(["kafka-server-start", "-daemon", "f"]) == ["server", "start", "-daemon", "f"]
+    assert translated(["kafka-dump-log", "--files", "00.log"]) == ["log", "dump", "--files", "00.log"]
+    assert script_of(["topics", "list"]) is None
+
+
+def test_each_command_and_each_option_of_the_table_exists() -> None:
+    whole = get_command(application([]))
+    for name, script in SCRIPTS.items():
+        for command in [script.command] if script.command else script.actions.values():
+            found = whole
+            for word in command:
+                if isinstance(found, TyperGroup) and not word.startswith("-"):
+                    found = found.commands[word]
+            known = {option for each in found.params for option in each.opts}
+            named = {*script.renamed.values(), *script.lists.values(), *command}
+            assert {each for each in named if each.startswith("--")} <= known | {"--timeout-ms"}, name
+
+
+def test_a_script_of_kafka_speaks_to_the_cluster(kraft: Shell) -> None:
+    kraft.succeed("topics", "create", "orders", "--partitions", "2")
+    assert kraft.succeed("kafka-topics", "--list") == "orders\n"
+    assert kraft.succeed("topics", "list") == "orders\n"
+
+
+def test_the_names_are_installed_as_commands_and_nothing_is_overwritten(kraft: Shell, tmp_path: Path) -> None:
+    directory = tmp_path / "bin"
+    assert kraft.run("kafka-names", str(directory)) == 0
+    printed = subprocess.run(
+        [directory / "kafka-topics.sh", "--list"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert printed.stderr == "kraft: kafka-topics: give --bootstrap-server HOST:PORT\n"
+    (directory / "kafka-acls").write_text("mine")
+    assert kraft.run("kafka-names", str(directory)) == 1
+    assert "kafka-acls is not of this command" in kraft.err
