@@ -23,7 +23,14 @@ from kraft.client.model.errors import ClientClosed, RecordTooLarge, TransactionC
 from kraft.client.model.group_offsets import checked_offsets
 from kraft.client.model.settings import LOCAL_BROKER, ProducerSettings, settings_of
 from kraft.client.model.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
-from kraft.client.sans_io.column_places import last_partition, place_of, places_in_order, places_of
+from kraft.client.sans_io.column_places import (
+    chosen_partition,
+    last_partition,
+    place_of,
+    places_in_order,
+    places_of,
+    with_chosen_partitions,
+)
 from kraft.client.sans_io.column_records import ColumnRecords, column_records, record_size
 from kraft.client.sans_io.partitioner import StickyPartitioner
 from kraft.client.sans_io.transactions import ProducerTransactions
@@ -128,6 +135,8 @@ class Producer:
             sender = self._started()
             self._check_size(size)
             count = await sender.partition_count(topic, partition)
+            if partition is None and (partitioner := self._settings.partitioner) is not None:
+                partition = chosen_partition(partitioner, topic, count, key, value)
             place = place_of(topic, count, key, partition)
             chosen = TopicPartition(topic, self._sticky.partition(topic, count) if place is None else place)
             if sender.is_short_of(size):
@@ -164,7 +173,13 @@ class Producer:
         try:
             sender = self._started()
             count = await sender.partition_count(topic, partition)
-            places = list(places_in_order(topic, count, records.keys, partition))
+            if partition is None and self._settings.partitioner is not None:
+                columns = ColumnsToSend(values=records.values, keys=records.keys)
+                places = list(
+                    places_of(topic, count, with_chosen_partitions(self._settings.partitioner, topic, count, columns))
+                )
+            else:
+                places = list(places_in_order(topic, count, records.keys, partition))
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             receipt.not_queued(error)
@@ -213,7 +228,8 @@ class Producer:
         receipt = DeliveryReceipt(future, len(records))
         try:
             count = await sender.partition_count(topic, last_partition(columns))
-            places = list(places_of(topic, count, columns))
+            chosen = with_chosen_partitions(self._settings.partitioner, topic, count, columns)
+            places = list(places_of(topic, count, chosen))
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             raise

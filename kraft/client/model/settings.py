@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -57,6 +57,10 @@ _LONG: Final = {
     "retry_backoff_max_ms",
 }
 """Numbers of 64 bits in Kafka; the others have 32."""
+
+
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
+"""Chooses the partition of a record: takes topic, key, value, and the number of partitions, and returns one of them."""
 
 
 class WireProtocol(StrEnum):
@@ -164,12 +168,20 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = 60_000
     """transaction.timeout.ms: the coordinator aborts a transaction that takes longer."""
 
+    partitioner: Partitioner | None = None
+    """partitioner (a function; in Kafka a class, partitioner.class): chooses the partition of each record that names
+    none. By default the hash of the key does. It runs on the clients' event loop, so that it has to be quick."""
+
     transactional_id_temporary: bool = False
     """transactional.id.temporary: the coordinator deletes the id as soon as its transaction has ended."""
 
     def __post_init__(self) -> None:
         # Zero-argument super() does not work in a slotted dataclass before Python 3.14.
         ClientSettings.__post_init__(self)
+        if self.partitioner is not None and not callable(self.partitioner):
+            raise InvalidSetting(
+                f"partitioner={self.partitioner!r} is no function: give one of topic, key, value and partition count"
+            )
         if self.transactional_id == "":
             raise InvalidSetting("transactional.id is empty; give a name, or leave it out")
         if self.transactional_id is not None and self.acks != -1:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Final
 
+from msgspec.structs import replace
+
 from kraft.client.model.arguments import checked_number
+from kraft.client.model.settings import Partitioner
 from kraft.client.model.values import ColumnsToSend
 from kraft.client.sans_io.partitioner import partition_for_key
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 
 Rows = Sequence[int]
 
@@ -77,6 +80,37 @@ def place_of(topic: str, partition_count: int, key: bytes | None, partition: int
     if partition is not None:
         return _checked(topic, partition_count, partition)
     return None if key is None else partition_for_key(key, partition_count)
+
+
+def chosen_partition(
+    partitioner: Partitioner, topic: str, partition_count: int, key: bytes | None, value: bytes | None
+) -> int:
+    """Return the partition that a user's function chooses. Raises KraftError if it fails or returns no partition."""
+    try:
+        chosen: object = partitioner(topic, key, value, partition_count)
+    except Exception as error:
+        raise KraftError(f"the partitioner failed for a record of {topic}: {error!r}") from error
+    if not isinstance(chosen, int) or not 0 <= chosen < partition_count:
+        raise KraftError(
+            f"the partitioner returned {chosen!r} for a record of {topic}: give a partition, 0 to {partition_count - 1}"
+        )
+    return chosen
+
+
+def with_chosen_partitions(
+    partitioner: Partitioner | None, topic: str, partition_count: int, columns: ColumnsToSend
+) -> ColumnsToSend:
+    """Return the columns with a partition for each record that names none. Raises as `chosen_partition` does."""
+    named = columns.partitions
+    if partitioner is None or isinstance(named, int) or (named is not None and len(named) != len(columns.values)):
+        return columns
+    keys = columns.keys or repeat(None)
+    rows = zip(named or repeat(None), keys, columns.values, strict=False)
+    partitions = [
+        chosen_partition(partitioner, topic, partition_count, key, value) if partition is None else partition
+        for partition, key, value in rows
+    ]
+    return replace(columns, partitions=partitions)
 
 
 def _is_key(key: bytes | None) -> bool:
