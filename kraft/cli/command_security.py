@@ -96,8 +96,8 @@ def with_command_config(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def properties_of(file: Path, option: str) -> dict[str, str]:
-    """Return the settings of a file, by their names with dots. Raises BadParameter."""
+def properties_of(file: Path, option: str, *, with_dots: bool = True) -> dict[str, str]:
+    """Return the settings of a file, by their names with dots, or as they are written. Raises BadParameter."""
     from kraft.server.config.properties import PropertiesError, parse
 
     try:
@@ -111,7 +111,7 @@ def properties_of(file: Path, option: str) -> dict[str, str]:
         raise typer.BadParameter(str(error), param_hint=option) from None
     settings: dict[str, str] = {}
     for each in found:
-        name = each.key.replace("_", ".")
+        name = each.key.replace("_", ".") if with_dots else each.key
         if name in settings:
             raise typer.BadParameter(f"{file}:{each.line}: {each.key} is set twice: set it once", param_hint=option)
         settings[name] = each.value

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "server": ("kraft.cli.server", "Start and stop nodes."),
     "console": ("kraft.cli.console", "Serve the web console until Ctrl-C."),
     "sink": ("kraft.cli.sink", "Load records of topics into a search engine until Ctrl-C."),
+    "mirror": ("kraft.cli.mirror", "Copy topics from cluster to cluster, and show how far it is."),
     "health": ("kraft.cli.health", "Show in one line whether the cluster is healthy."),
     "cluster": ("kraft.cli.cluster.commands", "Show what is wrong with the cluster."),
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),

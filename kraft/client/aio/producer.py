@@ -12,6 +12,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final, ParamSpec
 
+from kraft.client.aio import batch_copies
 from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.receipts import CallReceipt, DeliveryReceipt
@@ -91,7 +92,7 @@ class Producer:
                 self._settings.transaction_timeout_ms,
                 is_temporary=self._settings.transactional_id_temporary,
             )
-            self._transactions = TransactionCalls(transactional_id, self._state, self._started, self._network.clock)
+            self._transactions = TransactionCalls(transactional_id, self._state, self.started, self._network.clock)
         self._when_dropped: weakref.finalize[..., Any] | None = None
         self._is_closed = False
 
@@ -129,10 +130,10 @@ class Producer:
         number, topic = self.transaction_number(), checked_topic(topic)
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, headers = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
-        future: asyncio.Future[RecordMetadata] = self._new_future()
+        future: asyncio.Future[RecordMetadata] = self.new_future()
         size = record_size(key, value, headers)
         try:
-            sender = self._started()
+            sender = self.started()
             self._check_size(size)
             count = await sender.partition_count(topic, partition)
             if partition is None and (partitioner := self._settings.partitioner) is not None:
@@ -154,7 +155,7 @@ class Producer:
 
     async def find_topic(self, topic: str, partition: int | None = None) -> None:
         """Wait for metadata of the topic, or for one of its partitions, as `send` does. Raises as `send` does."""
-        place_of(topic, await self._started().partition_count(topic, partition), None, partition)
+        place_of(topic, await self.started().partition_count(topic, partition), None, partition)
 
     def lacks(self, topic: str, partition: int) -> bool:
         """True if the topic, which was found, does not have the partition, which `send` would wait for."""
@@ -171,7 +172,7 @@ class Producer:
     ) -> None:
         """Queue records in their order, for the open transaction. What cannot be queued is reported to the receipt."""
         try:
-            sender = self._started()
+            sender = self.started()
             count = await sender.partition_count(topic, partition)
             if partition is None and self._settings.partitioner is not None:
                 columns = ColumnsToSend(values=records.values, keys=records.keys)
@@ -211,7 +212,7 @@ class Producer:
         except RecordTooLarge as error:
             self.record_not_queued(error, number)
             raise
-        future: asyncio.Future[Delivery] = self._new_future()
+        future: asyncio.Future[Delivery] = self.new_future()
         await self.submit(topic, records, partition, DeliveryReceipt(future, len(records)), number, MemoryWait())
         return future
 
@@ -220,11 +221,11 @@ class Producer:
 
         Lengths and types of the columns are checked before the first record is queued.
         """
-        sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
+        sender, number, topic = self.started(), self.transaction_number(), checked_topic(topic)
         given_ms = columns.timestamp_ms
         time_ms = self._network.clock.wall_ms() if given_ms is None else checked_timestamp(given_ms)
         records = column_records(columns, time_ms)
-        future: asyncio.Future[Delivery] = self._new_future()
+        future: asyncio.Future[Delivery] = self.new_future()
         receipt = DeliveryReceipt(future, len(records))
         try:
             count = await sender.partition_count(topic, last_partition(columns))
@@ -238,6 +239,8 @@ class Producer:
             part = records if rows is None else records.at(rows)
             await self._add(sender, topic, count, place, part, receipt, number, memory)
         return future
+
+    send_stored = batch_copies.send_stored
 
     async def _add(
         self,
@@ -283,7 +286,7 @@ class Producer:
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.
         """
-        return list(range(await self._started().partition_count(topic)))
+        return list(range(await self.started().partition_count(topic)))
 
     def longest_delay(self) -> Delay | None:
         """Return the delay of the record that has waited longest, with its partition and the reason.
@@ -429,7 +432,8 @@ class Producer:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _started(self) -> Sender:
+    def started(self) -> Sender:
+        """Return the sender, which starts at first use; no part of the producer's interface. Raises ClientClosed."""
         if self._is_closed:
             raise ClientClosed("the producer is closed")
         if self._sender is None:
@@ -447,7 +451,8 @@ class Producer:
         )
         return partial(transactions.abort_open, CLOSE_AFTER_ERROR_MS)
 
-    def _new_future(self) -> asyncio.Future[Any]:
+    def new_future(self) -> asyncio.Future[Any]:
+        """Return a future that nobody has to look at if a transaction reports its error."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._state is not None:
             # The end of the transaction reports the error, so that nobody has to look at the future.

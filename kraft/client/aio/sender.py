@@ -17,6 +17,7 @@ from kraft.client.model.settings import ProducerSettings
 from kraft.client.model.values import Delay, RecordMetadata
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
+from kraft.client.sans_io.copied_batch import CopiedBatch
 from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
 from kraft.client.sans_io.send_buffer import CONCURRENT_BACKOFF_MS, Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.sans_io.transactions import ProducerTransactions
@@ -133,6 +134,12 @@ class Sender:
         self._wake_for(now_ms, is_full)
         return is_full
 
+    def add_copy(self, copy: CopiedBatch, transaction: int) -> None:
+        """Queue a batch as another leader stored it. Raises as `add` does."""
+        self._check_open(transaction)
+        self._buffer.append_copy(copy)
+        self._wake_up()
+
     def _check_open(self, transaction: int) -> None:
         if self._task.done():
             reason = f"; last reason: {self._buffer.trouble}" if self._buffer.trouble else ""
@@ -143,6 +150,10 @@ class Sender:
     def _wake_for(self, now_ms: int, is_full: bool) -> None:
         if is_full or now_ms + self._settings.linger_ms < self._sleeps_until_ms:
             self._wake_up()
+
+    def now_ms(self) -> int:
+        """Return the time by which batches age."""
+        return self._clock.monotonic_ms()
 
     async def flush(self, timeout_ms: int | None) -> bool:
         self._buffer.close_batches()

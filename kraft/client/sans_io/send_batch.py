@@ -99,13 +99,17 @@ class Batch:
         self.base_sequence = -1
 
     @property
+    def record_count(self) -> int:
+        return len(self.records)
+
+    @property
     def next_sequence(self) -> int:
-        return (self.base_sequence + len(self.records)) & SEQUENCE_MAX
+        return (self.base_sequence + self.record_count) & SEQUENCE_MAX
 
     def halves(self) -> list[Batch]:
         """Return two batches with half of the records each, for a partition that refuses larger ones."""
-        middle = len(self.records) // 2
-        return [self._part(0, middle), self._part(middle, len(self.records))]
+        middle = self.record_count // 2
+        return [self._part(0, middle), self._part(middle, self.record_count)]
 
     def _part(self, start: int, end: int) -> Batch:
         part = Batch(self.partition, self.created_ms, self.serial)

@@ -27,6 +27,7 @@ from kraft.client.model.settings import ProducerSettings
 from kraft.client.model.values import Delay
 from kraft.client.sans_io.backoff import Backoff, Chance
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
+from kraft.client.sans_io.copied_batch import CopiedBatch
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.sans_io.send_queue import Awaited, SendQueue
 from kraft.client.sans_io.task_receipt import TaskFuture
@@ -134,6 +135,15 @@ class SendBuffer:
         queue.open.add_one(record, size_bytes, future)
         return self._added(queue, queue.open, size_bytes) or closed_one
 
+    def append_copy(self, copy: CopiedBatch) -> None:
+        """Add a batch as another leader stored it, after the records that the partition has."""
+        queue = self._queues.setdefault(copy.partition, SendQueue(copy.partition))
+        queue.seal()
+        self._batches += 1
+        copy.serial = self._batches
+        queue.batches.append(copy)
+        self.memory_used += copy.size_bytes - HEADER_BYTES
+
     def _lane_for(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> tuple[SendQueue, bool]:
         """Return the queue, with an open batch that has room, and whether another batch was closed for that."""
         queue = self._queues.get(partition)
@@ -217,7 +227,8 @@ class SendBuffer:
         if len(queue.batches) > len(queue.in_flight):
             return True
         # Closed only now that it can be sent: until then records are added, so that a backlog leaves in few batches.
-        if queue.open is not None and self._lingered(queue.open, now_ms):
+        opened = queue.open
+        if opened is not None and (self.is_hurried or now_ms >= opened.created_ms + self._settings.linger_ms):
             queue.seal()
             return True
         return False
@@ -299,9 +310,6 @@ class SendBuffer:
             queue.is_retrying, queue.awaited = False, None
         return Attempt(batch, self._attempts)
 
-    def _lingered(self, batch: Batch, now_ms: int) -> bool:
-        return self.is_hurried or now_ms >= batch.created_ms + self._settings.linger_ms
-
     # --- responses --------------------------------------------------------------------------------------------
 
     def answered(self, attempt: Attempt, result: ProducePartitionResult, now_ms: int) -> list[BatchOutcome]:
@@ -317,7 +325,7 @@ class SendBuffer:
         if code.retriable:
             is_concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
             return self._retry(queue, batch, now_ms, self._concurrent_backoff if is_concurrent else self._backoff)
-        if code in _TOO_LARGE and len(batch.records) > 1 and self._may_split(queue):
+        if code in _TOO_LARGE and batch.record_count > 1 and self._may_split(queue):
             self._split(queue, batch)
             return []
         return self._fail(queue, batch, Refusal(code, _about(batch, result.error_message)))

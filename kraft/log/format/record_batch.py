@@ -52,6 +52,8 @@ _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
+_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER_AT: Final = 43
 
 _PLACE: Final = struct.Struct(">qii")
 """Base offset, batch length and leader epoch, at the beginning of a batch."""
@@ -417,6 +419,32 @@ def _assemble(
     crc = crc32c(payload, crc32c(checksummed))
     length = HEADER_BYTES - _LENGTH_STARTS_AT + len(payload)
     return b"".join((struct.pack(">qiibI", base_offset, length, leader_epoch, MAGIC, crc), checksummed, payload))
+
+
+def with_producer(
+    batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool = False
+) -> bytes:
+    """Return the batch as this producer sends it: the same records, still compressed, with offsets from 0 on.
+
+    It must be `is_copyable`; its checksum is replaced, so check it before.
+    """
+    copied = bytearray(batch)
+    assign_offsets(copied, 0, Offset(0), LeaderEpoch(-1))
+    (attributes,) = _ATTRIBUTES.unpack_from(copied, _CRC_COVERS_FROM)
+    attributes = attributes & ~TRANSACTIONAL_BIT | (TRANSACTIONAL_BIT if transactional else 0)
+    _ATTRIBUTES.pack_into(copied, _CRC_COVERS_FROM, attributes)
+    _PRODUCER.pack_into(copied, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _CRC.pack_into(copied, _CRC_STARTS_AT, crc32c(memoryview(copied)[_CRC_COVERS_FROM:]))
+    return bytes(copied)
+
+
+def is_copyable(header: BatchHeader) -> bool:
+    """Return whether a producer may send the batch as it is stored.
+
+    Brokers take no markers, no gaps that a compaction left, and no timestamps that another broker set.
+    """
+    is_whole = header.record_count == header.last_offset_delta + 1
+    return is_whole and not header.attributes & (_LOG_APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
 
 
 def assign_offsets(

@@ -1,0 +1,164 @@
+"""`kraft mirror`: topics copied from cluster to cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from kraft.cli.command_security import properties_of
+from kraft.cli.options import Output, OutputFormat
+from kraft.cli.printing import ProgressLine, print_columns, print_json, say
+
+if TYPE_CHECKING:
+    from kraft.mirror.config import MirrorConfig
+    from kraft.mirror.status import PairStatus
+    from kraft.mirror.verification import PartitionVerdict
+
+Result = TypeVar("Result")
+
+app = typer.Typer(help="Copy topics from cluster to cluster, and show how far it is.", no_args_is_help=True)
+
+ConfigFile = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Clusters and pairs, as docs/mirror.md says; MirrorMaker 2's file is one.",
+        show_default=False,
+    ),
+]
+Clusters = Annotated[
+    str, typer.Option("--clusters", metavar="ALIAS[,...]", help="Only pairs with one of these targets.")
+]
+
+_STATUS_TITLES: Final = ("PAIR", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "LAG", "LAG SECONDS", "SKIPPED")
+_VERIFY_TITLES: Final = ("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWICE", "ORDER", "CHECKSUM")
+
+
+@app.command()
+def start(
+    config: ConfigFile,
+    clusters: Clusters = "",
+    worker: Annotated[
+        str,
+        typer.Option(
+            "--worker",
+            metavar="NAME",
+            help="Name of this worker, its own among all: it takes over from its former self at once.",
+        ),
+    ] = "",
+) -> None:
+    """Mirror until Ctrl-C. Workers with the same file share the work."""
+    from kraft.mirror import worker as mirror_worker
+    from kraft.server.config.components import LoggingSettings
+    from kraft.server.process import lifeline, logging_setup
+    from kraft.server.process.file_limit import raise_file_limit
+
+    lifeline.follow_launcher()
+    checked = read(config, clusters)
+    raise_file_limit()
+    logging_setup.configure(LoggingSettings())
+    for each in checked.notes:
+        say(f"{config}: {each}")
+    mirror_worker.run(checked, worker)
+
+
+@app.command()
+def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = Output.TABLE) -> None:
+    """Show how far each topic is mirrored.
+
+    With the guarantee, the number of workers, and lag in records and seconds.
+    """
+    from msgspec import to_builtins
+
+    from kraft.mirror.status import statuses
+
+    found = _run(statuses(read(config, clusters)))
+    if output is Output.JSON:
+        print_json(to_builtins(found))
+        return
+    for each in found:
+        say(f"{each.pair}: {each.guarantee}, {each.workers} workers, positions in {each.positions}")
+        if each.waiting:
+            say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")
+    print_columns(_STATUS_TITLES, [row for each in found for row in _rows(each)])
+
+
+@app.command()
+def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = Output.TABLE) -> None:
+    """Compare both ends, record by record.
+
+    Up to what is mirrored. The exit code is 1 if anything differs.
+    """
+    from msgspec import to_builtins
+
+    found = _run(_verified(read(config, clusters)))
+    if output is Output.JSON:
+        print_json(to_builtins(found))
+    else:
+        print_columns(_VERIFY_TITLES, [_verdict_row(each) for each in found])
+    if not all(each.is_same for each in found):
+        raise typer.Exit(1)
+
+
+async def _verified(config: MirrorConfig) -> list[PartitionVerdict]:
+    from kraft.mirror.verification import verdicts
+
+    progress, found, compared = ProgressLine("records compared"), [], 0
+    async for each in verdicts(config):
+        found.append(each)
+        compared += each.compared
+        progress.show(compared)
+    progress.clear()
+    return found
+
+
+def read(config: Path, clusters: str = "") -> MirrorConfig:
+    """Return the checked file, with only the pairs to these targets. Ends the command at what is wrong with it."""
+    from msgspec.structs import replace
+
+    from kraft.mirror.config import InvalidMirrorFile, mirror_config
+    from kraft.mirror.patterns import plain_list
+
+    try:
+        checked = mirror_config(properties_of(config, "--config", with_dots=False))
+    except InvalidMirrorFile as error:
+        for each in error.problems:
+            say(f"kraft: {config}: {each}")
+        raise typer.Exit(1) from None
+    wanted = set(plain_list(clusters))
+    targets = {each.target.alias for each in checked.pairs}
+    if wanted - targets:
+        unknown = ", ".join(sorted(wanted - targets))
+        raise typer.BadParameter(f"no enabled pair has the target {unknown}", param_hint="--clusters")
+    return replace(checked, pairs=tuple(each for each in checked.pairs if not wanted or each.target.alias in wanted))
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def _rows(pair: PairStatus) -> list[tuple[object, ...]]:
+    return [
+        (pair.pair, each.topic, each.target, each.partitions, each.records, each.lag, each.lag_s, each.skipped)
+        for each in pair.topics
+    ]
+
+
+def _verdict_row(verdict: PartitionVerdict) -> tuple[object, ...]:
+    order = "same" if verdict.in_order else "differs"
+    return (
+        verdict.pair,
+        verdict.source,
+        verdict.target,
+        verdict.compared,
+        verdict.missing,
+        verdict.twice,
+        order,
+        verdict.checksum,
+    )

@@ -1,0 +1,126 @@
+"""What is found out before a pair begins: the two clusters, the guarantee, and a mirror in the other direction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from kraft.client.aio import Admin
+from kraft.mirror import clients
+from kraft.mirror.config import PairConfig
+from kraft.mirror.naming import POSITIONS_SUFFIX, positions_topic
+from kraft.mirror.positions import IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
+from kraft.mirror.translation import PartitionState
+from kraft.model.errors import KraftError
+from kraft.model.ids import TopicPartition
+
+TRANSACTION_FEATURE: Final = "transaction.version"
+TRANSACTION_LEVEL: Final = 2
+
+log = structlog.get_logger()
+
+
+class CannotMirror(KraftError):
+    """A pair that must not begin; one line, with the remedy."""
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """What a pair knows when it begins."""
+
+    positions: str
+    """The positions topic; the workers' group has the same name."""
+
+    shards: int
+    is_exactly_once: bool
+    identity: MirrorIdentity
+    way_back: Mapping[TopicPartition, PartitionState]
+
+
+async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin) -> Beginning:
+    """Find out and create what the pair needs. Raises CannotMirror."""
+    source_id = (await source.describe_cluster(topics=[])).cluster_id or ""
+    target_id = (await target.describe_cluster(topics=[])).cluster_id or ""
+    if source_id == target_id and not pair.naming.prefixed:
+        raise CannotMirror(
+            f"{pair.name}: both aliases are cluster {source_id}, whose topics would be copied into themselves: "
+            "correct bootstrap.servers, or use replication.policy.class=DefaultReplicationPolicy"
+        )
+    identity = MirrorIdentity(source=source_id, target=target_id, prefixed=pair.naming.prefixed)
+    way_back = {} if pair.naming.prefixed else await _way_back(pair, source, identity)
+    exactly_once = await exactly_once_at(pair, target)
+    positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
+    shards = await ensure_topic(target, positions, pair)
+    if shards != pair.shards:
+        log.warning(
+            "tasks.max stays as it was", pair=pair.name, tasks=shards, reason=f"{positions} has as many partitions"
+        )
+    await _name(pair, positions, identity)
+    log.info("pair begins", pair=pair.name, guarantee=guarantee_words(exactly_once), positions=positions)
+    return Beginning(
+        positions=positions, shards=shards, is_exactly_once=exactly_once, identity=identity, way_back=way_back
+    )
+
+
+def guarantee_words(exactly_once: bool) -> str:
+    return "exactly once" if exactly_once else "at least once"
+
+
+async def exactly_once_at(pair: PairConfig, target: Admin) -> bool:
+    """Return whether records and positions are written in transactions. Raises CannotMirror if asked in vain."""
+    if pair.exactly_once is False:
+        return False
+    levels = {each.feature: each.finalized_level for each in (await target.describe_features()).features}
+    if levels.get(TRANSACTION_FEATURE, 0) >= TRANSACTION_LEVEL:
+        return True
+    if pair.exactly_once:
+        raise CannotMirror(
+            f"{pair.name}: exactly.once.source.support=enabled needs {TRANSACTION_FEATURE} {TRANSACTION_LEVEL} at "
+            f"{pair.target.alias}: upgrade the feature there, or set it to disabled for at least once"
+        )
+    return False
+
+
+async def _has_workers(admin: Admin, group_id: str) -> bool:
+    """Return whether the group has members, also after those that are gone without a word have left it."""
+    until_s = asyncio.get_running_loop().time() + clients.SESSION_MS / 1_000 + 2
+    while True:
+        (group,) = (await admin.describe_many_groups([group_id])).values()
+        if isinstance(group, KraftError) or not group.members:
+            return False
+        if asyncio.get_running_loop().time() > until_s:
+            return True
+        await asyncio.sleep(0.5)
+
+
+async def _name(pair: PairConfig, positions: str, identity: MirrorIdentity) -> None:
+    """Write between which clusters the positions are, before anything is copied."""
+    async with clients.target_producer(pair, None) as producer:
+        await producer.send_and_wait(positions, value_of(identity), key=IDENTITY_KEY, partition=0)
+
+
+async def _way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -> dict[TopicPartition, PartitionState]:
+    """Return where a mirror in the other direction has ended, turned around. Raises CannotMirror while it runs."""
+    found: dict[TopicPartition, PartitionState] = {}
+    topics = await source.find_topics()
+    async with clients.consumer_of(pair.source) as reader:
+        for name in [each for each in topics if each.endswith(POSITIONS_SUFFIX)]:
+            positions = Positions(reader, name)
+            await positions.read(range(len(topics[name].partitions)))
+            other = positions.identity
+            if other is None or other.prefixed or (other.source, other.target) != (identity.target, identity.source):
+                continue
+            if await _has_workers(source, name):
+                raise CannotMirror(
+                    f"{pair.name}: a mirror in the other direction runs ({name} at {pair.source.alias} has members), "
+                    "and records would go around for ever: stop it before"
+                )
+            for partition, state in positions.states.items():
+                if partition.topic in topics:
+                    found[partition] = state.turned(partition.topic, str(topics[partition.topic].topic_id))
+    if found:
+        log.info("the way back continues where the mirror ended", pair=pair.name, partitions=len(found))
+    return found

@@ -1,0 +1,61 @@
+"""Clients of the two clusters of a pair, by the settings of the mirror's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraft.client.aio import Admin, Consumer, Producer
+from kraft.mirror.config import ClusterConfig, PairConfig
+
+FETCH_BYTES: Final = {"fetch.max.bytes": "16777216", "max.partition.fetch.bytes": "4194304"}
+"""Defaults of what is read ahead at the source."""
+
+SENT_BYTES: Final = {"max.request.size": "16777216", "buffer.memory": "67108864", "delivery.timeout.ms": "60000"}
+"""Defaults of what is on its way to the target: a batch is copied whole, however large the source let it be."""
+
+SESSION_MS: Final = 10_000
+"""A worker that is gone without a word is replaced after this time."""
+
+
+def admin_of(cluster: ClusterConfig) -> Admin:
+    return Admin(**_merged(cluster.admin))
+
+
+def source_consumer(pair: PairConfig) -> Consumer:
+    """Return what reads committed records of the source, from the positions of the mirror only."""
+    own = {"auto.offset.reset": "none", "isolation.level": "read_committed"}
+    return Consumer(**_merged(FETCH_BYTES, pair.source.consumer, own))
+
+
+def consumer_of(cluster: ClusterConfig) -> Consumer:
+    """Return what reads committed records of a cluster from its beginning."""
+    own = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    return Consumer(**_merged(cluster.consumer, own))
+
+
+def member(pair: PairConfig, group: str, worker: str) -> Consumer:
+    """Return the member of the workers' group at the target. A worker with a name takes over from its former self."""
+    own: dict[str, str] = {
+        "group.id": group,
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "roundrobin",
+        "session.timeout.ms": str(SESSION_MS),
+        "heartbeat.interval.ms": "1000",
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "latest",
+        "client.id": f"mirror-{worker}" if worker else "mirror",
+    }
+    if worker:
+        own["group.instance.id"] = worker
+    return Consumer(**_merged(pair.target.consumer, own))
+
+
+def target_producer(pair: PairConfig, transactional_id: str | None) -> Producer:
+    own = {} if transactional_id is None else {"transactional.id": transactional_id}
+    return Producer(**_merged(SENT_BYTES, pair.target.producer, own))
+
+
+def _merged(*settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return all settings; later ones override."""
+    return {key: value for some in settings for key, value in some.items()}

@@ -1,0 +1,64 @@
+"""Names of topics at the target, and the cycles that names can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+POSITIONS_SUFFIX: Final = ".positions"
+"""End of the names of topics in which mirrors keep their positions."""
+
+
+class Naming(Struct, frozen=True, kw_only=True):
+    """How one source's topics are called at the target: as they are, or behind the alias of the source."""
+
+    source: str
+    target: str
+    prefixed: bool
+    separator: str = "."
+
+    def at_target(self, topic: str) -> str:
+        return f"{self.source}{self.separator}{topic}" if self.prefixed else topic
+
+    def came_from_target(self, topic: str, aliases: frozenset[str]) -> bool:
+        """Return whether a topic of the source is itself a mirrored one of the target, by its prefixes."""
+        return self.prefixed and self.target in self._origins(topic, aliases)
+
+    def _origins(self, topic: str, aliases: frozenset[str]) -> Iterator[str]:
+        while True:
+            alias, separator, rest = topic.partition(self.separator)
+            if not separator or alias not in aliases or not rest:
+                return
+            yield alias
+            topic = rest
+
+
+def positions_topic(mirror: str, source: str, target: str) -> str:
+    """Return the topic at the target that keeps the positions of one pair."""
+    return f"{mirror}.{source}-{target}{POSITIONS_SUFFIX}"
+
+
+def cycle_in(pairs: list[tuple[str, str]]) -> list[str]:
+    """Return the aliases of a cycle of sources and targets, first one again at the end; empty without one."""
+    targets: dict[str, list[str]] = {}
+    for source, target in pairs:
+        targets.setdefault(source, []).append(target)
+    done: set[str] = set()
+    for start in targets:
+        if found := _cycle_from(start, targets, [], done):
+            return found
+    return []
+
+
+def _cycle_from(alias: str, targets: dict[str, list[str]], path: list[str], done: set[str]) -> list[str]:
+    if alias in path:
+        return [*path[path.index(alias) :], alias]
+    if alias in done:
+        return []
+    done.add(alias)
+    for following in targets.get(alias, ()):
+        if found := _cycle_from(following, targets, [*path, alias], done):
+            return found
+    return []

@@ -1,0 +1,170 @@
+"""One pair at work in one worker: its shards by the workers' group, its topics, and what belongs to the first shard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from kraft.client.aio import Admin, Consumer
+from kraft.mirror import clients
+from kraft.mirror.beginning import Beginning, begin
+from kraft.mirror.config import PairConfig
+from kraft.mirror.copying import Counts
+from kraft.mirror.groups import carry_groups
+from kraft.mirror.positions import Positions
+from kraft.mirror.shards import Shard
+from kraft.mirror.throttle import Throttle
+from kraft.mirror.topics import Mirrored, PairTopics, places_of
+from kraft.mirror.translation import PartitionState
+from kraft.model.errors import KraftError
+from kraft.model.ids import TopicPartition
+from kraft.rpc.peers import Unreachable
+
+POLL_MS = 200
+
+log = structlog.get_logger()
+
+
+class PairWorker:
+    """A worker's part of a pair. The worker with shard 0 also prepares topics and carries groups over."""
+
+    def __init__(self, mirror: str, pair: PairConfig, aliases: frozenset[str], worker: str, throttle: Throttle) -> None:
+        self.pair = pair
+        self.counts = Counts()
+        self.topics: Mapping[str, Mirrored] = {}
+        self._mirror = mirror
+        self._aliases = aliases
+        self._worker = worker
+        self._throttle = throttle
+        self._shards: dict[int, Shard] = {}
+        self._beginning: Beginning | None = None
+        self._source: Admin
+        self._target: Admin
+
+    @property
+    def shards(self) -> list[int]:
+        """The shards that this worker has."""
+        return sorted(self._shards)
+
+    @property
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """The positions of this worker's shards."""
+        return {key: state for shard in self._shards.values() for key, state in shard.states.items()}
+
+    @property
+    def lags(self) -> dict[TopicPartition, int]:
+        """Offsets of the source that this worker's shards have yet to copy."""
+        return {key: lag for shard in self._shards.values() for key, lag in shard.lags.items()}
+
+    async def run(self, stopped: asyncio.Event) -> None:
+        """Mirror until stopped. Raises KraftError for what is wrong at the start."""
+        async with clients.admin_of(self.pair.source) as source, clients.admin_of(self.pair.target) as target:
+            self._source, self._target = source, target
+            self._beginning = await begin(self._mirror, self.pair, source, target)
+            looked_up = PairTopics(self.pair, source, target, self._aliases)
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._follow_topics(looked_up)),
+                    group.create_task(self._carry_groups()),
+                    group.create_task(self._keep_membership(stopped)),
+                ]
+                await stopped.wait()
+                await tasks.pop()
+                for each in tasks:
+                    each.cancel()
+
+    # --- shards -----------------------------------------------------------------------------------------------
+
+    async def _keep_membership(self, stopped: asyncio.Event) -> None:
+        """Be a member of the workers' group, and copy the shards that it gives to this worker."""
+        assert self._beginning is not None, "the pair has begun"
+        while not stopped.is_set():
+            member = clients.member(self.pair, self._beginning.positions, self._worker)
+            try:
+                async with member:
+                    await self._follow_assignment(member, stopped)
+            except (KraftError, Unreachable) as error:
+                log.warning("membership lost", pair=self.pair.name, reason=str(error))
+                await self._stop_shards(list(self._shards))
+                await asyncio.sleep(1)
+        await self._stop_shards(list(self._shards))
+        await self._leave(self._beginning.positions)
+
+    async def _leave(self, group_id: str) -> None:
+        """Leave the group at once: a member with a name would stay in it until its session ends."""
+        if self._worker:
+            try:
+                await self._target.remove_members_from_consumer_group(group_id, [self._worker])
+            except (KraftError, Unreachable) as error:
+                log.info("the session of the worker ends later", pair=self.pair.name, reason=str(error))
+
+    async def _follow_assignment(self, member: Consumer, stopped: asyncio.Event) -> None:
+        async def assigned(partitions: list[TopicPartition]) -> None:
+            member.pause(*partitions)
+            for each in partitions:
+                self._start_shard(each)
+
+        async def revoked(partitions: list[TopicPartition]) -> None:
+            await self._stop_shards([each.partition for each in partitions])
+
+        assert self._beginning is not None, "the pair has begun"
+        member.subscribe(self._beginning.positions, on_assigned=assigned, on_revoked=revoked)
+        while not stopped.is_set():
+            await member.poll_batches(POLL_MS)
+
+    def _start_shard(self, place: TopicPartition) -> None:
+        assert self._beginning is not None, "the pair has begun"
+        if place.partition in self._shards:
+            return
+        log.info("shard taken", pair=self.pair.name, shard=place.partition)
+        self._shards[place.partition] = Shard(
+            self.pair,
+            place,
+            self._beginning.shards,
+            source=self._source,
+            topics=lambda: self.topics,
+            way_back=self._beginning.way_back,
+            throttle=self._throttle,
+            counts=self.counts,
+            transactional=self._beginning.is_exactly_once,
+        )
+
+    async def _stop_shards(self, numbers: list[int]) -> None:
+        stopping = [self._shards.pop(each) for each in numbers if each in self._shards]
+        if stopping:
+            await asyncio.gather(*(each.stop() for each in stopping))
+            log.info("shards given back", pair=self.pair.name, shards=sorted(numbers))
+
+    # --- topics and groups ------------------------------------------------------------------------------------
+
+    async def _follow_topics(self, looked_up: PairTopics) -> None:
+        while True:
+            try:
+                if 0 in self._shards:
+                    await looked_up.prepare()
+                found = await looked_up.look()
+                if found != self.topics:
+                    self.topics = found
+            except (KraftError, Unreachable) as error:
+                log.warning("topics not looked up", pair=self.pair.name, reason=str(error))
+            # A new worker has its shards, and new topics their leaders, a moment later.
+            await asyncio.sleep(self.pair.refresh_s if self.topics and self._shards else 1)
+
+    async def _carry_groups(self) -> None:
+        if not self.pair.syncs_groups:
+            return
+        assert self._beginning is not None, "the pair has begun"
+        async with clients.consumer_of(self.pair.target) as reader:
+            positions = Positions(reader, self._beginning.positions)
+            while True:
+                await asyncio.sleep(self.pair.groups_interval_s)
+                if 0 not in self._shards:
+                    continue
+                try:
+                    await positions.read(range(self._beginning.shards))
+                    states, targets = positions.states, places_of(self.topics)
+                    await carry_groups(self.pair, self._source, self._target, states, targets)
+                except (KraftError, Unreachable) as error:
+                    log.warning("groups not carried over", pair=self.pair.name, reason=str(error))

@@ -1,0 +1,104 @@
+"""The positions topic of a pair: a compacted topic at the target, with a partition for each shard.
+
+A record is the state of one partition of the source (`PartitionState`, as JSON), written in the transaction of the
+records that it covers. The key `mirror` says between which clusters it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from kraft.client.aio import Admin, Consumer
+from kraft.client.model.values import NewTopic
+from kraft.mirror.config import PairConfig
+from kraft.mirror.translation import PartitionState
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.ids import TopicPartition
+
+IDENTITY_KEY: Final = b"mirror"
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.5"}
+
+
+class MirrorIdentity(Struct, frozen=True, kw_only=True):
+    """Between which clusters the positions are, by cluster id, and whether names stay as they are."""
+
+    source: str
+    target: str
+    prefixed: bool
+
+
+_encode: Final = msgspec.json.encode
+_state: Final = msgspec.json.Decoder(PartitionState)
+_identity: Final = msgspec.json.Decoder(MirrorIdentity)
+
+
+def key_of(partition: TopicPartition) -> bytes:
+    return str(partition).encode()
+
+
+def value_of(state: PartitionState | MirrorIdentity) -> bytes:
+    return _encode(state)
+
+
+def shard_of(partition: TopicPartition, shards: int) -> int:
+    """Return the shard that mirrors a partition of the source."""
+    return crc32(key_of(partition)) % shards
+
+
+async def ensure_topic(admin: Admin, topic: str, pair: PairConfig) -> int:
+    """Create the positions topic if it is missing; return its number of partitions, which stays what it was."""
+    found = await admin.find_topics([topic])
+    if topic not in found:
+        factor = pair.positions_replication_factor
+        new = NewTopic(
+            topic=topic,
+            partitions=pair.shards,
+            replication_factor=pair.replication_factor if factor == -1 else factor,
+            configs=_CONFIGS,
+        )
+        try:
+            await admin.create_topics([new])
+        except Refusal as refusal:
+            if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        return pair.shards
+    return len(found[topic].partitions)
+
+
+class Positions:
+    """What the positions topic says, read on from where the last reading ended."""
+
+    def __init__(self, consumer: Consumer, topic: str) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._read: dict[TopicPartition, int] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
+        """By partition of the source."""
+        self.identity: MirrorIdentity | None = None
+
+    async def read(self, shards: Sequence[int]) -> None:
+        """Read the committed positions of these shards. Raises InvalidBatch for a record that is none."""
+        places = [TopicPartition(self._topic, each) for each in shards]
+        firsts = await self._consumer.beginning_offsets(places)
+        ends = await self._consumer.end_offsets(places)
+        for place in places:
+            start = max(firsts[place], self._read.get(place, 0))
+            async for part in self._consumer.read_columns(place, start, ends[place]):
+                for key, value in zip(part.columns.keys, part.columns.values, strict=True):
+                    self._take(place, key, value)
+            self._read[place] = ends[place]
+
+    def _take(self, place: TopicPartition, key: bytes | None, value: bytes | None) -> None:
+        try:
+            if key == IDENTITY_KEY:
+                self.identity = _identity.decode(value or b"")
+            elif value is not None:
+                state = _state.decode(value)
+                self.states[TopicPartition(state.topic, state.partition)] = state
+        except msgspec.DecodeError as error:
+            raise InvalidBatch(f"{place} has a record that no mirror wrote: {error}") from None

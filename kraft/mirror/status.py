@@ -1,0 +1,114 @@
+"""How far a mirror is, as both clusters say it; no worker is asked."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Struct
+
+from kraft.client.aio import Admin
+from kraft.mirror import clients
+from kraft.mirror.beginning import exactly_once_at, guarantee_words
+from kraft.mirror.config import MirrorConfig, PairConfig
+from kraft.mirror.metrics import age_s
+from kraft.mirror.naming import positions_topic
+from kraft.mirror.positions import Positions
+from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics, places_of
+from kraft.mirror.translation import PartitionState
+from kraft.model.errors import KraftError
+from kraft.model.ids import TopicPartition
+from kraft.model.list_offsets import LATEST_TIMESTAMP
+
+
+class TopicStatus(Struct, frozen=True, kw_only=True):
+    """One mirrored topic."""
+
+    topic: str
+    target: str
+    partitions: int
+    records: int
+    lag: int
+    lag_s: float
+    skipped: int
+
+
+class PairStatus(Struct, frozen=True, kw_only=True):
+    """One pair. `workers` are the members of its group at the target."""
+
+    pair: str
+    guarantee: str
+    positions: str
+    workers: int
+    topics: list[TopicStatus]
+    waiting: list[str]
+    """Topics that are chosen, and not at the target yet."""
+
+
+class PairView(Struct, frozen=True, kw_only=True):
+    """What both clusters know of a pair."""
+
+    topics: dict[str, Mirrored]
+    states: dict[TopicPartition, PartitionState]
+
+
+async def statuses(config: MirrorConfig) -> list[PairStatus]:
+    """Return the status of each pair. Raises KraftError if a cluster does not answer."""
+    aliases = aliases_of(config)
+    return [await _status(config.name, each, aliases) for each in config.pairs]
+
+
+def aliases_of(config: MirrorConfig) -> frozenset[str]:
+    return frozenset(each.alias for pair in config.pairs for each in (pair.source, pair.target))
+
+
+async def view_of(mirror: str, pair: PairConfig, aliases: frozenset[str], source: Admin, target: Admin) -> PairView:
+    """Return topics and positions; without a positions topic there are none."""
+    positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
+    topics = await PairTopics(pair, source, target, aliases).look()
+    found = await target.find_topics([positions])
+    if positions not in found:
+        return PairView(topics=topics, states={})
+    async with clients.consumer_of(pair.target) as reader:
+        read = Positions(reader, positions)
+        await read.read(range(len(found[positions].partitions)))
+    return PairView(topics=topics, states=read.states)
+
+
+async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> PairStatus:
+    async with clients.admin_of(pair.source) as source, clients.admin_of(pair.target) as target:
+        view = await view_of(mirror, pair, aliases, source, target)
+        positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
+        (group,) = (await target.describe_many_groups([positions])).values()
+        places = list(places_of(view.topics))
+        found = await source.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP))
+        ends = {each: end.offset for each, end in found.items() if not isinstance(end, KraftError)}
+        chosen = chosen_topics(pair, await source.list_topics(), aliases)
+        return PairStatus(
+            pair=pair.name,
+            guarantee=guarantee_words(await exactly_once_at(pair, target)),
+            positions=positions,
+            workers=0 if isinstance(group, KraftError) else len(group.members),
+            topics=[_topic(each, view, ends) for each in view.topics.values()],
+            waiting=sorted(chosen.keys() - view.topics.keys()),
+        )
+
+
+def _topic(topic: Mirrored, view: PairView, ends: dict[TopicPartition, int]) -> TopicStatus:
+    now_ms = time.time_ns() // 1_000_000
+    records = lag = skipped = 0
+    behind_s = 0.0
+    for number in range(topic.partitions):
+        partition = TopicPartition(topic.topic, number)
+        state = view.states.get(partition) or PartitionState(topic=topic.topic, partition=number)
+        its_lag = max(0, ends.get(partition, state.next_offset) - state.next_offset)
+        records, lag, skipped = records + state.records, lag + its_lag, skipped + state.skipped
+        behind_s = max(behind_s, age_s(state, its_lag, now_ms))
+    return TopicStatus(
+        topic=topic.topic,
+        target=topic.target,
+        partitions=topic.partitions,
+        records=records,
+        lag=lag,
+        lag_s=round(behind_s, 1),
+        skipped=skipped,
+    )

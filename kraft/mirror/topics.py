@@ -1,0 +1,158 @@
+"""Which topics a pair mirrors, and what is done so that the target has them: topics, partitions, configs, ACLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kraft.client.aio import Admin
+from kraft.client.model.values import NewTopic
+from kraft.metadata.topic_names import INTERNAL_TOPICS
+from kraft.mirror.config import PairConfig
+from kraft.mirror.naming import POSITIONS_SUFFIX
+from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.wire.schema.metadata import MetadataResponseTopic
+
+log = structlog.get_logger()
+
+
+class Mirrored(Struct, frozen=True, kw_only=True):
+    """A topic that is mirrored, as both clusters have it."""
+
+    topic: str
+    topic_id: str
+    target: str
+    partitions: int
+    """Those that both have."""
+
+
+def chosen_topics(pair: PairConfig, names: Iterable[str], aliases: frozenset[str]) -> dict[str, str]:
+    """Return the names at the target of the topics that the pair mirrors."""
+    return {
+        name: pair.naming.at_target(name)
+        for name in sorted(names)
+        if name not in INTERNAL_TOPICS
+        and not name.endswith(POSITIONS_SUFFIX)
+        and pair.topics.has(name)
+        and not pair.naming.came_from_target(name, aliases)
+    }
+
+
+class PairTopics:
+    """The topics of one pair, looked up again and again."""
+
+    def __init__(self, pair: PairConfig, source: Admin, target: Admin, aliases: frozenset[str]) -> None:
+        self._pair = pair
+        self._source = source
+        self._target = target
+        self._aliases = aliases
+
+    async def look(self) -> dict[str, Mirrored]:
+        """Return the mirrored topics that both clusters have."""
+        found, wanted = await self._at_source()
+        there = await self._target.find_topics(wanted.values())
+        return {
+            name: Mirrored(
+                topic=name,
+                topic_id=str(found[name].topic_id),
+                target=target,
+                partitions=min(len(found[name].partitions), len(there[target].partitions)),
+            )
+            for name, target in wanted.items()
+            if target in there
+        }
+
+    async def prepare(self) -> None:
+        """Create missing topics and partitions at the target, and carry over configs, and ACLs where asked.
+
+        What the target refuses for one topic is logged, and tried again at the next look.
+        """
+        found, wanted = await self._at_source()
+        there = await self._target.find_topics(wanted.values())
+        configs = await self._configs_of(wanted)
+        for name, target in wanted.items():
+            try:
+                await self._prepare_one(found[name], target, there.get(target), configs[name])
+            except Refusal as refusal:
+                log.warning("topic not prepared at the target", pair=self._pair.name, topic=target, reason=str(refusal))
+        if self._pair.syncs_acls:
+            await self._carry_acls(wanted)
+
+    async def _at_source(self) -> tuple[dict[str, MetadataResponseTopic], dict[str, str]]:
+        found = await self._source.find_topics()
+        return found, chosen_topics(self._pair, found, self._aliases)
+
+    async def _configs_of(self, wanted: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        if not wanted:
+            return {}
+        described = await self._source.describe_topics(list(wanted))
+        left_out = self._pair.configs_left_out
+        return {
+            each.topic: {key: value for key, value in each.configs.items() if not left_out.has(key)}
+            for each in described
+        }
+
+    async def _prepare_one(
+        self,
+        topic: MetadataResponseTopic,
+        target: str,
+        there: MetadataResponseTopic | None,
+        configs: dict[str, str],
+    ) -> None:
+        count = len(topic.partitions)
+        if there is None:
+            factor = self._pair.replication_factor
+            await self._target.create_topics(
+                [NewTopic(topic=target, partitions=count, replication_factor=factor, configs=configs)]
+            )
+            log.info("topic created", pair=self._pair.name, topic=target, partitions=count)
+            return
+        if len(there.partitions) < count:
+            await self._target.create_partitions(target, count)
+            log.info("partitions added", pair=self._pair.name, topic=target, partitions=count)
+        if self._pair.syncs_configs:
+            await self._carry_configs(target, configs)
+
+    async def _carry_configs(self, target: str, configs: dict[str, str]) -> None:
+        (described,) = await self._target.describe_topics([target])
+        left_out = self._pair.configs_left_out
+        own = {key: value for key, value in described.configs.items() if not left_out.has(key)}
+        changed = {key: value for key, value in configs.items() if own.get(key) != value}
+        gone = sorted(own.keys() - configs.keys())
+        if changed or gone:
+            await self._target.alter_topic_configs(target, changed, delete=gone)
+            log.info("configs carried over", pair=self._pair.name, topic=target, keys=sorted({*changed, *gone}))
+
+    async def _carry_acls(self, wanted: Mapping[str, str]) -> None:
+        """Let those read the mirrored topics who may read them at the source; nobody gets to write."""
+        new = []
+        try:
+            for each in await self._source.describe_acls():
+                is_read = each.operation in (Operation.READ, Operation.DESCRIBE, Operation.ALL)
+                allows = each.permission is PermissionType.ALLOW
+                if each.resource_type is not ResourceType.TOPIC or (allows and not is_read):
+                    continue
+                name = wanted.get(each.resource_name)
+                if name is not None and each.pattern_type is PatternType.LITERAL:
+                    narrowed = Operation.READ if allows and each.operation is Operation.ALL else each.operation
+                    new.append(replace(each, resource_name=name, operation=narrowed))
+            if new:
+                await self._target.create_acls(new)
+        except Refusal as refusal:
+            if refusal.error_code is not ErrorCode.SECURITY_DISABLED:
+                raise
+            log.warning("ACLs not carried over", pair=self._pair.name, reason=str(refusal))
+
+
+def places_of(mirrored: Mapping[str, Mirrored]) -> dict[TopicPartition, TopicPartition]:
+    """Return the partition of the target for each partition of the source."""
+    return {
+        TopicPartition(each.topic, number): TopicPartition(each.target, number)
+        for each in mirrored.values()
+        for number in range(each.partitions)
+    }

@@ -1,0 +1,29 @@
+"""Names at the target, and cycles that names can show."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.mirror.naming import Naming, cycle_in
+
+ALIASES = frozenset({"A", "B", "C"})
+
+
+def test_names_stand_behind_the_alias_of_the_source_or_stay() -> None:
+    assert Naming(source="A", target="B", prefixed=True).at_target("orders") == "A.orders"
+    assert Naming(source="A", target="B", prefixed=True, separator="_").at_target("orders") == "A_orders"
+    assert Naming(source="A", target="B", prefixed=False).at_target("orders") == "orders"
+
+
+@pytest.mark.parametrize(
+    ("topic", "came"),
+    [("orders", False), ("B.orders", True), ("C.orders", False), ("C.B.orders", True), ("X.B.orders", False)],
+)
+def test_a_topic_of_the_target_does_not_go_back(topic: str, came: bool) -> None:
+    assert Naming(source="A", target="B", prefixed=True).came_from_target(topic, ALIASES) is came
+
+
+def test_cycles_are_found() -> None:
+    assert cycle_in([("A", "B"), ("C", "B")]) == []
+    assert cycle_in([("A", "B"), ("B", "A")]) == ["A", "B", "A"]
+    assert cycle_in([("X", "A"), ("A", "B"), ("B", "C"), ("C", "A")]) == ["A", "B", "C", "A"]
