@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.cli.cluster.facts import gather
-from kraft.client import DeliveryTimeout, KraftError, Refusal
+from kraft.client import DeliveryTimeout, KraftError, NoRetriesLeft, Refusal
 from kraft.client.cluster.any_broker import NoBrokerReachable, is_transient
 from kraft.client.model.errors import NoActiveController
 from kraft.client.model.settings import parse_addresses
@@ -45,7 +45,7 @@ def _may_be_told_more(error: KraftError, bootstrap_server: str) -> bool:
             return False
         case NoBrokerReachable():
             return not set(error.reasons) <= set(parse_addresses(bootstrap_server))
-        case Unreachable() | DeliveryTimeout():
+        case Unreachable() | DeliveryTimeout() | NoRetriesLeft():
             return True
         case Refusal():
             return is_transient(error.error_code)

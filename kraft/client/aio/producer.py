@@ -64,9 +64,10 @@ class Producer:
     """Asyncio producer. Sends records in batches to partition leaders, with retries until they are acknowledged.
 
     With acks=all, the default, a record whose future has a result is stored once and stays stored; retries
-    across changes of leader neither lose nor duplicate it. After DeliveryTimeout it is unknown whether the record was
-    stored. If a broker lost its state of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID), the
-    records of that partition in flight fail with that error, and later ones are sent under a new producer id.
+    across changes of leader neither lose nor duplicate it. After DeliveryTimeout or NoRetriesLeft it is unknown
+    whether the record was stored. If a broker lost its state of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or
+    UNKNOWN_PRODUCER_ID), the records of that partition in flight fail with that error, and later ones are sent under
+    a new producer id.
 
     With transactional.id, records are sent in transactions: `transaction` commits at its end, or aborts on an error. A
     record that fails, or cannot be queued, fails its transaction, which can then only be aborted. The cluster needs

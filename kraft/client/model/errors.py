@@ -42,6 +42,17 @@ class DeliveryTimeout(KraftError):
         self.reason = reason
 
 
+class NoRetriesLeft(KraftError):
+    """A batch failed as often as `retries` allows. After a lost response its records may be stored."""
+
+    def __init__(self, partition: TopicPartition, retries: int, reason: str) -> None:
+        super().__init__(
+            f"{partition}: not acknowledged, and retries={retries} allows no further attempt; last reason: {reason}"
+        )
+        self.partition = partition
+        self.reason = reason
+
+
 class RecordTooLarge(Refusal):
     """A record is larger than `max_request_size`. The producer did not send it."""
 

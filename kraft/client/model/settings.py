@@ -42,6 +42,8 @@ _MAY_BE_ZERO: Final = {
     "bootstrap_refused_timeout_ms",
     "fetch_max_wait_ms",
     "linger_ms",
+    "max_block_ms",
+    "retries",
     "retry_backoff_ms",
     "retry_backoff_max_ms",
 }
@@ -147,11 +149,14 @@ class ProducerSettings(ClientSettings):
     batch_size: int = 256 * 1024
     """batch.size: bytes before compression. With Kafka's 16 KiB a broker does several times the work per record."""
 
+    batch_num_messages: int = _INT_MAX
+    """batch.num.messages (of older clients, and of librdkafka): the most records of a batch."""
+
     buffer_memory: int = 32 * 1024 * 1024
     """buffer.memory: bytes of records that are not acknowledged yet; `send` waits while it is full."""
 
     max_block_ms: int = 60_000
-    """max.block.ms: how long `send` waits for metadata or for buffer memory."""
+    """max.block.ms: how long `send` waits for metadata or for buffer memory. 0: it fails where it had to wait."""
 
     max_request_size: int = 1024 * 1024
     """max.request.size: bytes of the largest record, and of the largest request."""
@@ -161,6 +166,10 @@ class ProducerSettings(ClientSettings):
 
     delivery_timeout_ms: int = 120_000
     """delivery.timeout.ms: a record that is not acknowledged by then fails with the last reason."""
+
+    retries: int = _INT_MAX
+    """retries: how often a batch is sent again, at most, within delivery.timeout.ms, which is the better bound. With 0,
+    enable.idempotence is false by default, as in Kafka."""
 
     transactional_id: str | None = None
     """transactional.id: names the producer across restarts; records are then sent in transactions only."""
@@ -195,6 +204,8 @@ class ProducerSettings(ClientSettings):
                 "enable.idempotence=true allows at most max.in.flight.requests.per.connection=5, "
                 f"not {self.max_in_flight_requests_per_connection}"
             )
+        if self.enable_idempotence and self.retries == 0:
+            raise InvalidSetting("enable.idempotence=true needs retries above 0; delivery.timeout.ms bounds them")
         if self.batch_size > self.max_request_size:
             raise InvalidSetting(
                 f"batch.size={self.batch_size} is above max.request.size={self.max_request_size}; "
@@ -377,7 +388,10 @@ def _parse_producer_names(named: dict[str, Any]) -> None:
         if word not in _ACKS:
             raise InvalidSetting(f"acks={named['acks']} is not one of all, -1, 0, 1")
         named["acks"] = _ACKS[word]
-        named.setdefault("enable_idempotence", named["acks"] == -1)
+        if named["acks"] != -1:
+            named.setdefault("enable_idempotence", False)
+    if str(named.get("retries", "")) == "0":
+        named.setdefault("enable_idempotence", False)
     if not isinstance(named.get("compression_type", Codec.NONE), Codec):
         word = str(named["compression_type"]).lower()
         if word not in CODEC_OF_NAME:

@@ -39,6 +39,7 @@ class Batch:
     """Records for one partition. Retries send the same encoded bytes, so that brokers recognise a duplicate."""
 
     __slots__ = (
+        "attempts",
         "base_sequence",
         "created_ms",
         "encoded",
@@ -66,6 +67,8 @@ class Batch:
         self.encoded_as = 0
         """Numbers the batches that were encoded for this partition."""
         self.base_sequence = -1
+        self.attempts = 0
+        """How often it was sent."""
         self.sent_ms = created_ms
         """The time of the last attempt; before the first one, when the batch was created."""
         self.last_reason = ""

@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.model.errors import ClientClosed, DeliveryTimeout, TransactionAborted
+from kraft.client.model.errors import ClientClosed, DeliveryTimeout, NoRetriesLeft, TransactionAborted
 from kraft.client.model.settings import ProducerSettings
 from kraft.client.model.values import Delay
 from kraft.client.sans_io.backoff import Backoff, Chance
@@ -106,9 +106,10 @@ class SendBuffer:
         used = HEADER_BYTES if queue is None or queue.open is None else queue.open.size_bytes
         room = (ends[start - 1] if start else 0) + self._settings.batch_size
         end = bisect_right(ends, room - used, start)
+        count = 0 if queue is None or queue.open is None else len(queue.open.records)
         if end == start and used > HEADER_BYTES:
-            end = bisect_right(ends, room - HEADER_BYTES, start)
-        return max(end, start + 1)
+            end, count = bisect_right(ends, room - HEADER_BYTES, start), 0
+        return max(min(end, start + self._settings.batch_num_messages - count), start + 1)
 
     def append(
         self,
@@ -159,6 +160,7 @@ class SendBuffer:
 
     def _added(self, queue: SendQueue, batch: Batch, size_bytes: int, *, is_full: bool = False) -> bool:
         self.memory_used += size_bytes
+        is_full = is_full or len(batch.records) >= self._settings.batch_num_messages
         if is_full or batch.size_bytes >= self._settings.batch_size:
             queue.seal()
             return True
@@ -302,6 +304,7 @@ class SendBuffer:
 
     def _begin(self, queue: SendQueue, batch: Batch, leader: str, now_ms: int) -> Attempt:
         self._attempts += 1
+        batch.attempts += 1
         batch.sent_ms = now_ms
         queue.leader = leader
         queue.in_flight[batch] = queue.last_attempt = self._attempts
@@ -373,6 +376,8 @@ class SendBuffer:
     def _retry(self, queue: SendQueue, batch: Batch, now_ms: int, backoff: Backoff) -> list[BatchOutcome]:
         if self._given_up is not None:
             return self._fail(queue, batch, self._aborted(batch))
+        if batch.attempts > self._settings.retries:
+            return self._fail(queue, batch, NoRetriesLeft(batch.partition, self._settings.retries, batch.last_reason))
         del queue.in_flight[batch]
         queue.last_failure = now_ms, batch.last_reason
         if not queue.is_retrying:

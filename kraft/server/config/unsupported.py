@@ -14,6 +14,7 @@ from kraft.metadata.configs import NOT_SUPPORTED_YET
 from kraft.metadata.quota_decisions import KEYS_OF_ADDRESSES, KEYS_OF_CLIENTS
 from kraft.server.config import overrides
 from kraft.server.config.keys import BY_NAME
+from kraft.server.config.not_built import NOT_BUILT
 from kraft.server.config.values import CONTROLLER, GRPC
 
 
@@ -62,16 +63,14 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
         replication.quota.window.num replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class""",
     "threads, sockets and connections": """
-        num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
-        socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
+        background.threads queued.max.request.bytes socket.listen.backlog.size
         socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
         max.request.partition.size.limit
         max.incremental.fetch.session.cache.slots request.timeout.ms fetch.purgatory.purge.interval.requests
         producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes
-        num.replica.fetchers num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.socket.timeout.ms
-        replica.socket.receive.buffer.bytes replica.selector.class""",
+        num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.selector.class""",
     "details of the controller and the quorum": """
-        controller.socket.timeout.ms controller.message.queue.size controller.quorum.bootstrap.servers
+        controller.quorum.bootstrap.servers
         controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
         controller.performance.sample.period.ms controller.performance.always.log.threshold.ms
         control.plane.listener.name early.start.listeners initial.broker.registration.timeout.ms
@@ -148,6 +147,8 @@ def warning(key: str) -> str | None:
         return "has no effect: nodes authenticate each other, see cluster.secret.file"
     if key in _OF_JAVA:
         return "has no effect: it is a setting of Java"
+    if reason := NOT_BUILT.get(key):
+        return f"has no effect: {reason}"
     if area := _UNSUPPORTED.get(key):
         return f"has no effect: not supported yet (Kafka's settings for {area})"
     if key in _OLD_ADDRESS_KEYS:
@@ -163,5 +164,5 @@ def warning(key: str) -> str | None:
 
 
 def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, [*BY_NAME, *_UNSUPPORTED], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(key, [*BY_NAME, *NOT_BUILT, *_UNSUPPORTED], n=1, cutoff=0.75)
     return f": did you mean {near[0]}?" if near else ""

@@ -152,8 +152,20 @@ def test_old_names_of_keys_are_understood() -> None:
     assert (settings.max_partition_fetch_bytes, settings.enable_auto_commit) == (7, False)
     assert (settings.metadata_max_age_ms, settings.consumer_timeout_ms) == (9, 1000)
     assert producer(**{"request.required.acks": "1", "queue.buffering.max.ms": 3}).linger_ms == 3
+    old = producer(**{"message.send.max.retries": "3", "queue.enqueue.timeout.ms": -1, "batch.num.messages": "200"})
+    assert (old.retries, old.max_block_ms, old.batch_num_messages) == (3, (1 << 63) - 1, 200)
+    assert producer(**{"queue.enqueue.timeout.ms": "0"}).max_block_ms == 0
+    with pytest.raises(InvalidSetting, match=r"buffer\.memory bounds them by their bytes: give that instead"):
+        producer(queue_buffering_max_messages=5)
     with pytest.raises(InvalidSetting, match=r"fetch\.message\.max\.bytes is the old name of max\.partition"):
         consumer(fetch_message_max_bytes=7, max_partition_fetch_bytes=8)
+
+
+def test_without_retries_a_producer_is_not_idempotent() -> None:
+    assert not producer(retries="0").enable_idempotence
+    assert producer(retries=1).enable_idempotence
+    with pytest.raises(InvalidSetting, match=r"enable\.idempotence=true needs retries above 0"):
+        producer(retries=0, enable_idempotence=True)
 
 
 @pytest.mark.parametrize(

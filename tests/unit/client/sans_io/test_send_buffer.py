@@ -66,6 +66,17 @@ def test_many_records_fill_the_open_batch_before_the_next_one() -> None:
     assert buffer.fitting(ORDERS, [5_000, 5_100], 0) == 1, "a large record goes alone"
 
 
+def test_a_batch_is_full_with_so_many_records_as_it_may_have() -> None:
+    buffer = new_buffer(batch_size=1_000, linger_ms=10, batch_num_messages=3)
+    records = ColumnRecords([None] * 5, [b"x"] * 5, [()] * 5, [7] * 5)
+    ends = list(accumulate(records.sizes()))
+    assert buffer.fitting(ORDERS, ends, 0) == 3
+    put(buffer, b"y")
+    assert buffer.fitting(ORDERS, ends, 0) == 2
+    assert buffer.append(ORDERS, records[0:2], ends[1], Told(), 0), "the third record fills it"
+    assert buffer.fitting(ORDERS, ends, 2) == 5
+
+
 def test_what_piles_up_while_the_leader_does_not_answer_leaves_in_few_batches() -> None:
     buffer = buffer_with(batch_size=1_000, linger_ms=5)
     put(buffer, b"first")

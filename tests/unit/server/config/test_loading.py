@@ -336,7 +336,7 @@ def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
             "log.cleaner.io.buffer.size",
             "has no effect: not supported yet (Kafka's settings for the cleaner's buffers)",
         ),
-        ("num.io.threads=8", "num.io.threads", "has no effect: not supported yet"),
+        ("num.io.threads=8", "num.io.threads", "has no effect: one event loop serves all requests"),
         ("group.coordinator.threads=4", "group.coordinator.threads", "not supported yet"),
         ("port=9092", "port", "set listeners and advertised.listeners"),
         ("retention.ms=1", "retention.ms", "it is a topic config; for all topics use log.retention.ms"),

@@ -8,9 +8,6 @@ from kraft.server.config.unsupported import refusal, warning
 
 OLD_ADDRESSES = "port host.name advertised.host.name"
 NOT_SUPPORTED = """
-    num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
-    num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
-    controller.socket.timeout.ms controller.message.queue.size
     group.coordinator.threads
     fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
 """
@@ -20,6 +17,21 @@ NOT_SUPPORTED = """
 def test_a_key_that_is_not_supported_is_warned_of(key: str) -> None:
     assert refusal(key, "1") is None
     assert str(warning(key)).startswith("has no effect: not supported yet (Kafka's settings for ")
+
+
+NOT_BUILT = """
+    num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
+    num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
+    controller.socket.timeout.ms controller.message.queue.size
+"""
+
+
+@pytest.mark.parametrize("key", NOT_BUILT.split())
+def test_a_key_for_what_does_not_exist_here_is_warned_of_with_the_reason(key: str) -> None:
+    assert refusal(key, "1") is None
+    said = str(warning(key))
+    assert said.startswith("has no effect: ")
+    assert "not supported yet" not in said
 
 
 @pytest.mark.parametrize("key", ["producer_byte_rate", "connection_creation_rate"])

@@ -1,0 +1,24 @@
+"""Keys of Kafka's nodes for things that do not exist here, with the reason for each: they are decided against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_ONE_LOOP: Final = "one event loop serves all requests of a node"
+_KERNEL_SIZES: Final = "the system sizes the buffers of each connection by its use, which a fixed size would end"
+_ONE_FETCHER: Final = "a follower has one connection to each leader, with a request for all its partitions under way"
+_METADATA_IS_PULLED: Final = "brokers fetch metadata from the controller, which sends them nothing"
+
+NOT_BUILT: Final[Mapping[str, str]] = {
+    "num.network.threads": _ONE_LOOP,
+    "num.io.threads": f"{_ONE_LOOP}, and its threads for disks are as many as their work needs",
+    "queued.max.requests": f"{_ONE_LOOP}, without a queue",
+    "socket.send.buffer.bytes": _KERNEL_SIZES,
+    "socket.receive.buffer.bytes": _KERNEL_SIZES,
+    "num.replica.fetchers": _ONE_FETCHER,
+    "replica.socket.timeout.ms": f"{_ONE_FETCHER}; replica.lag.time.max.ms says how long a follower may be behind",
+    "replica.socket.receive.buffer.bytes": _KERNEL_SIZES,
+    "controller.socket.timeout.ms": f"{_METADATA_IS_PULLED}; broker.session.timeout.ms says when one is taken for gone",
+    "controller.message.queue.size": _METADATA_IS_PULLED,
+}
