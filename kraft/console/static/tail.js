@@ -76,6 +76,7 @@
     for (const record of found.rows) rows.prepend(row(record));
     while (rows.childElementCount > ROWS_MAX) rows.lastElementChild.remove();
     say("Live");
+    rest();
   }
 
   function stop(text) {
@@ -120,9 +121,10 @@
       open();
     }
   });
-  // A tab that nobody looks at costs nothing.
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden && source) { close(); retry = -1; } else if (!document.hidden && retry === -1) { retry = 0; open(); }
-  });
+  // A tab that nobody looks at costs nothing, once the place is known from which it goes on when somebody does.
+  function rest() {
+    if (document.hidden && source && at) { close(); retry = -1; } else if (!document.hidden && retry === -1) { retry = 0; open(); }
+  }
+  document.addEventListener("visibilitychange", rest);
   open();
 })();
