@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -43,6 +45,8 @@ class Watcher:
         self._connection.request(
             "GET", f"/clusters/measured/topics/{TOPIC}/tail/events", headers={"Host": f"localhost:{port}"}
         )
+        # The connection forgets it with the head of a response that says nothing of its end.
+        self._sock = self._connection.sock
         self._response = self._connection.getresponse()
         assert self._response.status == 200, self._response.read(500)
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -60,9 +64,11 @@ class Watcher:
             return
 
     def close(self) -> None:
-        sock = self._connection.sock
-        if sock is not None:
-            sock.close()
+        if self._sock is not None:
+            # The thread reads from it, which would keep it open, and the console serving it, after a close.
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
         self._connection.close()
 
 
@@ -119,7 +125,7 @@ def main(
         for number in range(rounds):
             for kind in ("nobody", TAILS) if number % 2 else (TAILS, "nobody"):
                 figures[kind].append(_round(producer, port, tails if kind == TAILS else 0, rate, seconds, pids))
-                say(f"{kind}: {figures[kind][-1]['p99 ms']:.2f} ms at the 99th percentile")
+                say(f"{number + 1} of {rounds}, {kind}: {figures[kind][-1]['p99 ms']:.2f} ms at the 99th percentile")
     rows = [_row(kind, found) for kind, found in figures.items()]
     ratios = [
         with_tails["p99 ms"] / without["p99 ms"]
@@ -129,6 +135,7 @@ def main(
         f"{rate} records a second of {VALUE_BYTES} bytes to {PARTITIONS} partitions, {tails} live tails, in turns.",
         f"99th percentile with live tails: {median(ratios):.2f} times that without (median of the pairs).",
         "A record is counted from when it was due. CPU is in cores; shown and skipped are of one person, a second.",
+        f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores: if higher, times are too long.",
     ]
     print_report(Report(title="Produce beside live tails", durability="page cache", rows=rows, notes=notes), output)
 

@@ -109,7 +109,7 @@ class Logins:
             log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason="refused")
             raise NotLoggedIn(401, "The cluster refuses this user or this password.") from None
         except clients.NoAnswer as error:
-            self.limits.succeeded(address, cluster.name, user)
+            self.limits.unanswered(address, cluster.name, user)
             log.warning("user not logged in", cluster=cluster.name, user=user[:100], address=address, reason=str(error))
             raise NotLoggedIn(504, f"The login could not be checked: {error}") from None
         self.limits.succeeded(address, cluster.name, user)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -91,7 +91,9 @@ class OidcLogins:
         address = console.address_of(request)
         try:
             self._logins.count(address, cluster, "")
-            login = await self._waited(partial(self._logged_in, request, cluster, provider, begun_here, browser))
+            login = await self._waited(
+                partial(self._logged_in, request, cluster, provider, begun_here, browser), _closed
+            )
             self._logins.limits.succeeded(address, cluster.name, "")
             before = console.session_of(request) or console.sessions.by_handle(begun_here.handle, now_ms())
             session = await self._logins.begun(request, cluster, login, before)
@@ -134,13 +136,29 @@ class OidcLogins:
             self._providers[cluster.name] = Provider(cluster.oidc, callback)
         return cluster, self._providers[cluster.name]
 
-    async def _waited(self, call: Callable[[], T]) -> T:
-        """Return what the function does, which blocks. Raises Away when that takes too long."""
-        waiting = asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def _waited(self, call: Callable[[], T], give_back: Callable[[T], None] | None = None) -> T:
+        """Return what the function does, which blocks. Raises Away when that takes too long.
+
+        What it returns after that, or when nobody waits any more, is given back.
+        """
+        waiting = self._threads.submit(call)
         try:
-            return await asyncio.wait_for(waiting, WAIT_S_MAX)
-        except TimeoutError:
+            return await asyncio.wait_for(asyncio.wrap_future(waiting), WAIT_S_MAX)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # A thread that runs already cannot be stopped.
+            waiting.add_done_callback(partial(_gave_back, give_back))
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise Away(f"it did not answer within {WAIT_S_MAX:g} s") from None
+
+
+def _gave_back(give_back: Callable[[T], None] | None, waiting: Future[T]) -> None:
+    if give_back is not None and not waiting.cancelled() and waiting.exception() is None:
+        give_back(waiting.result())
+
+
+def _closed(login: Login) -> None:
+    login.client.close()
 
 
 def _is_away(provider: Provider, away: Away) -> str:

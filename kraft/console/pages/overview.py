@@ -128,7 +128,8 @@ async def overview(asked: Asked) -> Overview:
     if asked.query.get("more", "") != "true":
         return Overview(health=await asked.panel(kept), sizes=None)
     health, sizes = await asyncio.gather(
-        asked.panel(kept), asked.panel(lambda: sizes_of(asked.admin.describe_log_directories(timeout_ms=PROBE_MS)))
+        asked.panel(kept),
+        asked.panel(lambda: sizes_of(asked.let_in(asked.admin.describe_log_directories(timeout_ms=PROBE_MS)))),
     )
     return Overview(health=health, sizes=sizes)
 

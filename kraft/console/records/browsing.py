@@ -33,8 +33,8 @@ PAGE_BYTES_MAX: Final = 8 << 20
 SCAN_BYTES_MAX: Final = 64 << 20
 """Fetched bytes of a page with a filter: most of the records are not shown, and not kept."""
 
-TURN_S: Final = 0.5
-"""Longest wait for others who read at the same time."""
+TURN_S: Final = 1.2
+"""Longest wait for others who read at the same time; a part of PAGE_S."""
 
 
 class Found(Struct, frozen=True, kw_only=True):

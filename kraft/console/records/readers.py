@@ -11,8 +11,9 @@ from typing import Final
 from kraft.console.streams import STREAMS_MAX
 from kraft.model.errors import KraftError
 
-READERS_MAX: Final = 6
-"""Pages of records that are read at the same time: each may take some 100 MiB for a moment."""
+READERS_MAX: Final = 4
+"""Pages of records that are read at the same time, for a fraction of a second mostly. Each may hold a batch that is
+small as it is sent and decompresses to 48 MiB; with fewer, people at a slow cluster would be in each other's way."""
 
 
 class Readers:

@@ -21,6 +21,7 @@ from kraft.console.records.reading import Limits, Range, Reader, assign_paused, 
 from kraft.console.records.rows import Row, Sight, unreadable
 from kraft.console.records.wanted import Wanted
 from kraft.console.streams import Event
+from kraft.model.list_offsets import LATEST_TIMESTAMP
 from kraft.model.printable import printable
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ TURNS_WITHOUT_NEWS: Final = 10
 """Turns without records after which the page is told that the tail goes on all the same."""
 
 PROBLEM_WAIT_S: Final = 3.0
+
+AWAY_S: Final = 10.0
+"""How long a partition whose leader does not answer is left out, so that the others are not held up each turn."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -74,6 +78,10 @@ class Tail:
         self._consumer: Consumer = asked.client.consumer(**read_settings(committed=wanted.committed))
         self._at: dict[int, int] = dict(wanted.at or {})
         self.partitions: list[int] = []
+        self._away: dict[int, float] = {}
+        """Partitions that are left out, and until when."""
+
+        self._away_notes: list[str] = []
         self._seen: list[Row] = []
         """Shown, and not in the audit yet."""
 
@@ -92,8 +100,9 @@ class Tail:
         assign_paused(self._consumer, [TopicPartition(self._topic, each) for each in self.partitions])
         ends = self._ends()
         # A place of an earlier stream is kept; one beyond the end is of a topic that was made anew.
-        self._at = {number: min(self._at.get(number, end), end) for number, end in ends.items()}
-        notes = []
+        places = {number: at for number, at in self._at.items() if number in self.partitions}
+        self._at = places | {number: min(self._at.get(number, end), end) for number, end in ends.items()}
+        notes = list(self._away_notes)
         if len(self.partitions) < total and self._wanted.partitions is None:
             notes.append(f"{len(self.partitions)} of {total} partitions are followed: choose others by their numbers")
         return Turn(rows=[], looked_at=0, skipped=0, notes=notes, at=self._place())
@@ -109,7 +118,8 @@ class Tail:
         shares = shares_of({number: end - self._at[number] for number, end in come.items()}, most)
         ranges = {number: Range(end - shares[number], end) for number, end in come.items() if shares[number]}
         skipped = sum(end - shares[number] - self._at[number] for number, end in come.items())
-        rows, looked_at, unread, notes = self._read(ranges)
+        rows, looked_at, unread, problems = self._read(ranges)
+        notes = [*self._away_notes, *problems]
         self._seen += rows
         if len(self._seen) >= ROWS_NOTED:
             self._write_down()
@@ -141,10 +151,33 @@ class Tail:
         return found.row() if found.passes(self._wanted, self._condition) else None
 
     def _ends(self) -> dict[int, int]:
-        places = [TopicPartition(self._topic, each) for each in self.partitions]
-        return {
-            place.partition: end for place, end in self._consumer.end_offsets(places, timeout_ms=LOOK_UP_MS).items()
-        }
+        """Return where the partitions end; those whose leaders do not answer are left out, and said. Raises KraftError
+        if none answers."""
+        now_s = time.monotonic()
+        asked = [each for each in self.partitions if self._away.get(each, now_s) <= now_s]
+        self._away_notes = []
+        try:
+            return self._ends_of(asked)
+        except KraftError:
+            away = self._away_now(asked)
+            if not away or len(away) == len(asked):
+                raise
+        self._away |= dict.fromkeys(away, now_s + AWAY_S)
+        listed = ", ".join(map(str, away[:10])) + (f" and {len(away) - 10} more" if len(away) > 10 else "")
+        others = f"the others are followed, and it is asked for again in {AWAY_S:g} s"
+        self._away_notes = [f"Nobody answers for partition {listed} now: {others}."]
+        return self._ends_of([each for each in asked if each not in away])
+
+    def _ends_of(self, numbers: list[int]) -> dict[int, int]:
+        places = [TopicPartition(self._topic, each) for each in numbers]
+        found = self._consumer.end_offsets(places, timeout_ms=LOOK_UP_MS) if places else {}
+        return {place.partition: end for place, end in found.items()}
+
+    def _away_now(self, numbers: list[int]) -> list[int]:
+        """Return the partitions whose ends nobody says: this question has an answer for each of them."""
+        places = [TopicPartition(self._topic, each) for each in numbers]
+        outcomes = self._asked.admin.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP), timeout_ms=LOOK_UP_MS)
+        return [each.partition for each in places if isinstance(outcomes[each], KraftError)]
 
     def _place(self) -> str:
         return ",".join(f"{number}:{offset}" for number, offset in self._at.items())
