@@ -136,6 +136,7 @@ PROGRAMS: Final = (
         command="chaos --secure --cycles 1000 --duration {seconds} --seed {seed}",
         missing=_without_toxiproxy,
     ),
+    Program(name="pipeline", command="tests.soak.pipeline_runs --lines 20000"),
     Program(name="replica-moves", command="tests.soak.replica_move_runs --times 10 --seed {seed}"),
     Program(name="spark-sink", command="tests.soak.spark_sink_runs --times 20 --seed {seed}"),
     Program(name="spark-copy", command="tests.soak.spark_runs --times 6 --seed {seed}"),
