@@ -83,6 +83,10 @@ def _without_connector() -> str:
     return ""
 
 
+def _without_rsyslog() -> str:
+    return "" if shutil.which("rsyslogd") else "rsyslog is missing (on Debian: apt install rsyslog rsyslog-kafka)"
+
+
 def _without_night() -> str:
     missing = "" if shutil.which("prometheus") else "Prometheus is missing (on Debian: apt install prometheus)"
     return missing or _without_fuse() or _without_tmpfs() or _without_toxiproxy()
@@ -136,7 +140,12 @@ PROGRAMS: Final = (
         command="chaos --secure --cycles 1000 --duration {seconds} --seed {seed}",
         missing=_without_toxiproxy,
     ),
-    Program(name="pipeline", command="tests.soak.pipeline_runs --lines 20000"),
+    Program(
+        name="mirror",
+        command="tests.soak.mirror_runs --records 20000 --faults 4 --seed {seed}",
+        missing=_without_toxiproxy,
+    ),
+    Program(name="pipeline", command="tests.soak.pipeline_runs --lines 20000", missing=_without_rsyslog),
     Program(name="replica-moves", command="tests.soak.replica_move_runs --times 10 --seed {seed}"),
     Program(name="spark-sink", command="tests.soak.spark_sink_runs --times 20 --seed {seed}"),
     Program(name="spark-copy", command="tests.soak.spark_runs --times 6 --seed {seed}"),

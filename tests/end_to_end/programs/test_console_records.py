@@ -129,7 +129,6 @@ class Reads:
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("begin", ["newest", "beginning"])
 def test_pages_that_go_on_show_each_record_once(root: Reads, begin: str) -> None:
     fields, seen = {"from": begin, "rows": "25"}, []
