@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -150,6 +151,8 @@ def _round(
         began_s, began_cpu_s = time.perf_counter(), [process_cpu_s(each) for each in pids]
         took_ms = _latencies_ms(producer, rate, seconds)
         took_s = time.perf_counter() - began_s
+        if tails and not any(each.shown for each in watchers):
+            sys.exit("The live tails showed no record, so nothing was measured.")
         node, console_ = ((process_cpu_s(each) - began_cpu_s[at]) / took_s for at, each in enumerate(pids))
         return {
             "p50 ms": median(took_ms),
