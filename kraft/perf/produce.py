@@ -108,6 +108,7 @@ def run(producer: Producer, load: ProduceLoad, show: Callable[[Measured], None])
     while sent < load.records and not measured.errors:
         due = pace.due(sent, min(load.records_per_call, load.records - sent), time.monotonic())
         if due == 0:
+            # The rate that was asked for, in pauses so short that a signal is not kept waiting.
             time.sleep(min(WAIT_S_MAX, pace.wait_s(sent, time.monotonic())))
         else:
             if transactions is not None:

@@ -57,6 +57,7 @@ class NumberSender:
                 self._send(self._sent)
                 self._sent += 1
             else:
+                # The rate that was asked for, in pauses so short that a signal is not kept waiting.
                 time.sleep(min(_PAUSE_S_MAX, pace.wait_s(self._sent, time.monotonic())))
 
     def end(self) -> None:

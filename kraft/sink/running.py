@@ -145,6 +145,7 @@ class Sink:
             raise
         except KraftError as error:
             log.warning("records cannot be read", reason=str(error))
+            # The client has retried as long as it may; a loop without a pause would only fill the log.
             time.sleep(_PAUSE_AFTER_ERROR_S)
         if time.monotonic() >= self._commit_at_s:
             self._commit()

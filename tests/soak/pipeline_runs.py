@@ -93,12 +93,12 @@ class Pipeline:
             if time.monotonic() > until_s:
                 raise TimeoutError(f"{most} documents of {documents}, and none more for {deadline_s:g} s")
             # There is no signal for it.
-            time.sleep(_LOOK_S)
+            time.sleep(_LOOK_S)  # Polled: the engine does not tell what it has.
 
     def restart_engine(self) -> None:
         self.engine.kill()
         # The fault is an engine that is away for a while.
-        time.sleep(AWAY_S)
+        time.sleep(AWAY_S)  # It is away for so long.
         self.engine.start()
         self.engine.wait_ready()
 

@@ -41,7 +41,7 @@ def latency(
         int, typer.Option("--record-header-key-size", min=1, metavar="BYTES", help="Size of keys of headers.")
     ] = 8,
     header_size: Annotated[
-        int, typer.Option("--record-header-size", min=0, metavar="BYTES", help="Size of values of headers.")
+        int, typer.Option("--record-header-size", min=0, metavar="BYTES", help="Bytes of the value of each header.")
     ] = 8,
     reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,
     print_metrics: PrintMetrics = False,

@@ -47,7 +47,10 @@ class PayloadOptions:
         typer.Option("--record-size", min=1, metavar="BYTES", help="Size of values of random letters."),
     ] = None
     payload_file: Annotated[
-        Path | None, typer.Option("--payload-file", metavar="FILE", help="File whose lines are values, at random.")
+        Path | None,
+        typer.Option(
+            "--payload-file", metavar="FILE", help="File of values, one a line; each record gets a random one."
+        ),
     ] = None
     payload_delimiter: Annotated[
         str, typer.Option("--payload-delimiter", metavar="TEXT", help=r"What ends a value in the file; \n is a line's.")
@@ -75,7 +78,9 @@ class TransactionOptions:
 
     transactional_id: Annotated[
         str | None,
-        typer.Option("--transactional-id", help="Send in transactions, with this id.", show_default=False),
+        typer.Option(
+            "--transactional-id", help="Send in transactions, with this transactional id.", show_default=False
+        ),
     ] = None
     transaction_duration_ms: Annotated[
         int | None,
