@@ -80,4 +80,5 @@ async def test_a_call_that_is_cancelled_before_it_began_leaves_nothing_behind() 
         with pytest.raises(asyncio.CancelledError):
             await waits
         gc.collect()
-    assert [str(each.message) for each in warned] == []
+    # What other tests of this process left to the collector is not looked at.
+    assert [str(each.message) for each in warned if issubclass(each.category, RuntimeWarning)] == []
