@@ -8,6 +8,7 @@ never fetched. With a filter, as many as fit into the bytes of a turn are fetche
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -208,13 +209,15 @@ async def followed(asked: Asked, topic: str, wanted: Wanted, sight: Sight) -> As
                 yield Event(name="problem", data=printable(str(error)))
                 await asyncio.sleep(PROBLEM_WAIT_S)
                 continue
-            is_news = not has_begun or bool(found.rows or found.skipped or found.looked_at or found.notes)
+            is_first = not has_begun
             has_begun = True
+            is_news = is_first or bool(found.rows or found.skipped or found.looked_at or found.notes)
             silent = 0 if is_news else silent + 1
             if is_news or silent >= TURNS_WITHOUT_NEWS:
                 silent = 0
                 yield Event(name="turn", data=found)
-            await asyncio.sleep(TURN_S)
+            # Tails that were opened together do not ask their brokers at one moment.
+            await asyncio.sleep(random.uniform(0, TURN_S) if is_first else TURN_S)
     finally:
         # The stream may be cancelled: the consumer is closed all the same, and nobody waits for it.
         loop.run_in_executor(threads, tail.close)
