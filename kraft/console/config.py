@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final, TypeAlias
@@ -206,7 +207,9 @@ def _clusters(given: Mapping[str, str], roles: Mapping[str, Role], problems: lis
     names = [each.strip() for each in given.get("clusters", "").split(",") if each.strip()]
     if not names:
         problems.append("clusters names no cluster: set it, such as clusters=prod, with cluster.prod.bootstrap.servers")
-    for name in dict.fromkeys(names):
+    for name, count in Counter(names).items():
+        if count > 1:
+            problems.append(f"clusters names {name} {count} times: name it once")
         if not _NAME.fullmatch(name):
             problems.append(f"clusters={name} is no name: use lower-case letters, digits and hyphens, 40 at most")
             continue

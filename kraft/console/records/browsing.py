@@ -220,7 +220,7 @@ def ranges_of(asked: Asked, topic: str, bounds: Bounds, wanted: Wanted) -> tuple
         begins = dict.fromkeys(starts, wanted.offset)
         for number, start in starts.items():
             if not start <= wanted.offset <= ends[number]:
-                notes.append(f"partition {number} holds offsets {start:,} to {ends[number]:,}, the last one excluded")
+                notes.append(held(number, start, ends[number]))
     elif wanted.begin == "time":
         places = {TopicPartition(topic, each): wanted.time_ms for each in starts}
         for place, at in asked.admin.list_offsets(places, timeout_ms=LOOK_UP_MS).items():
@@ -261,3 +261,10 @@ def _hints(wanted: Wanted, total: int, numbers: list[int]) -> list[str]:
         number = partition_for_key(wanted.key.encode(errors="replace"), total)
         hints.append(f"Kafka's default partitioner puts this key into partition {number}: read only that to be faster.")
     return hints
+
+
+def held(partition: int, start: int, end: int) -> str:
+    """Return what a partition holds, as words."""
+    if start == end:
+        return f"partition {partition} is empty, and its next offset is {end:,}"
+    return f"partition {partition} holds offsets {start:,} to {end:,}, the last one excluded"

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.client import ErrorCode, Refusal
-from kraft.console.records.browsing import PAGE_S, TURN_S, bounds_of, reading, write_down
+from kraft.console.records.browsing import PAGE_S, TURN_S, bounds_of, held, reading, write_down
 from kraft.console.records.raw import Item, RawRecord
 from kraft.console.records.reading import Limits, Range, Reader
 from kraft.console.records.rows import WHOLE_CHARACTERS, Row, Sight, unreadable
@@ -41,8 +41,7 @@ def one(asked: Asked, topic: str, partition: int, offset: int, wanted: Wanted, s
             bounds = bounds_of(asked, consumer, topic, [partition], stored)
             start, end = bounds.starts[partition], bounds.ends[partition]
             if not start <= offset < end:
-                where = f"partition {partition} holds offsets {start:,} to {end:,}, the last one excluded"
-                raise _missing(f"there is no record at offset {offset:,}: {where}")
+                raise _missing(f"there is no record at offset {offset:,}: {held(partition, start, end)}")
             item = _item(consumer, topic, partition, offset, deadline_s)
         if item is None or item.offset != offset:
             raise _missing(

@@ -71,6 +71,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ("changes", "begin"),
     [
         ({"clusters": ""}, "clusters names no cluster"),
+        ({"clusters": "prod,prod"}, "clusters names prod 2 times"),
         ({"listeners": "localhost:8080"}, "listeners=localhost:8080 is not HTTP://HOST:PORT"),
         ({"listeners": "HTTP://localhost:x"}, "listeners=HTTP://localhost:x is not HTTP://HOST:PORT"),
         ({"listeners": "HTTPS://console.example:443"}, "listeners has HTTPS, which needs a key"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kraft.console.asking import Panel
 from kraft.console.forms import WrongInput, form_of
 from kraft.console.pages.records import Record, Records, TailPage
-from kraft.console.records.browsing import Found
+from kraft.console.records.browsing import Found, held
 from kraft.console.records.decoding import Decoded
 from kraft.console.records.rows import Cell, HeaderCell, Row, pretty
 from kraft.console.records.single import One
@@ -122,3 +122,8 @@ def test_json_keeps_its_numbers_when_it_is_set_in_lines() -> None:
     assert pretty(Decoded(format="json", text=text, value={})) == (
         '{\n  "id": 123456789012345678901234567890,\n  "x": 1.10\n}'
     )
+
+
+def test_what_a_partition_holds_is_said_also_if_it_is_empty() -> None:
+    assert held(3, 0, 1_200) == "partition 3 holds offsets 0 to 1,200, the last one excluded"
+    assert held(3, 70, 70) == "partition 3 is empty, and its next offset is 70"
