@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +25,12 @@ from kraft.cli.options import (
     optional_topic_name,
     topic_name,
 )
-from kraft.cli.printing import fail, print_json
+from kraft.cli.printing import fail, print_json, say
 from kraft.cli.topics import changes
 from kraft.cli.topics.offsets import offsets
 
 if TYPE_CHECKING:
+    from kraft.client import Admin
     from kraft.wire.schema.metadata import MetadataResponsePartition
 
 app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
@@ -74,6 +76,8 @@ def create(
             _report(output, name, "created", False, f"Topic {name} already exists.")
         else:
             _report(output, name, "created", True, f"Created topic {name}.")
+            if replication_factor != 1:
+                _say_uneven_racks(admin)
 
 
 @app.command("list")
@@ -237,6 +241,16 @@ app.command("alter")(changes.alter)
 app.command("elect-leaders")(changes.elect_leaders)
 app.command("reassign")(changes.reassign)
 app.command("offsets")(offsets)
+
+
+def _say_uneven_racks(admin: Admin) -> None:
+    """Say whether racks have unequal numbers of brokers; nothing if that cannot be found out: the topic is created."""
+    from kraft.metadata.racks import uneven_racks
+    from kraft.model.errors import KraftError
+
+    with suppress(KraftError):
+        if uneven := uneven_racks(broker.rack or "" for broker in admin.describe_cluster(topics=()).brokers):
+            say(uneven)
 
 
 def _report(output: Output, topic: str, word: str, happened: bool, sentence: str) -> None:

@@ -20,6 +20,7 @@ from kraft.cli.topics.partition_files import (
     read_topics,
 )
 from kraft.cli.topics.removed_throttles import removed_as_json, report_removed, say_replaced
+from kraft.metadata.racks import uneven_racks
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.moves.assignments import (
@@ -75,6 +76,8 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
         assignment = assignment_of(admin, [topic])
         current |= assignment
         even |= proposed(assignment, chosen)
+    if uneven := uneven_racks(broker.rack for broker in chosen):
+        say(uneven)
     if output is Output.JSON:
         print_json({"current": as_assignment(current), "proposed": as_assignment(even)})
         return

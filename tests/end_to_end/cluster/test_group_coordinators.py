@@ -94,6 +94,12 @@ def committed(cluster: Cluster) -> int:
     return partition.offset
 
 
+def directories_that_name(group: str, cluster: Cluster) -> set[str]:
+    """Return the names of the directories of the nodes with a file that holds these bytes."""
+    files = [each for each in cluster.directory.glob("node-*/**/*") if each.is_file()]
+    return {each.parent.name for each in files if group.encode() in each.read_bytes()}
+
+
 def events(cluster: Cluster, event: str) -> list[dict[str, Any]]:
     lines = (cluster.directory / "node-1.log").read_text().splitlines()
     found = (json.loads(line) for line in lines if line.startswith("{"))
@@ -113,6 +119,7 @@ def test_one_node_coordinates_groups_without_any_setting() -> None:
         assert (f"{kafka.host}:{kafka.port}", kafka.error_code) == (cluster.kafka_bootstrap_servers, 0)
         commit(cluster, 17)
         assert committed(cluster) == 17
+        assert directories_that_name(GROUP, cluster) == {f"{OFFSETS_TOPIC}-{partition_of(GROUP, 50)}"}
         (described,) = admin.describe_topics([OFFSETS_TOPIC])
         assert len(described.metadata.partitions) == 50
         assert described.configs["cleanup.policy"] == "compact"

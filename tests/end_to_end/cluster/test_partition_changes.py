@@ -293,7 +293,9 @@ def test_a_replica_begins_where_the_leaders_log_does(cluster: Cluster, admin: Ad
 # --- from the command line -----------------------------------------------------------------------------------
 
 
-def test_a_topic_is_planned_moved_and_verified_from_the_command_line(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_topic_is_planned_moved_and_verified_from_the_command_line(
+    cluster: Cluster, admin: Admin, tmp_path: Path
+) -> None:
     kraft(cluster, "topics", "create", "planned", "--partitions", "2", "--replication-factor", "2")
     assert kraft(cluster, "topics", "alter", "planned", "--partitions", "3") == "Topic planned now has 3 partitions.\n"
     topics = tmp_path / "topics.json"
@@ -326,6 +328,20 @@ def test_a_topic_is_planned_moved_and_verified_from_the_command_line(cluster: Cl
         f"\tTopic: planned\tPartition: {number}\tLeader: {replicas[0]}\tReplicas: {replicas[0]},{replicas[1]}"
         for number, replicas in enumerate(moved)
     ]
+
+    # One partition alone gets a replica more; the others stay as they are.
+    layout = {number: tuple(replicas) for number, replicas in enumerate(moved)} | {1: (4, 3, 1)}
+    raised = tmp_path / "raised.json"
+    entry = {"topic": "planned", "partition": 1, "replicas": layout[1]}
+    raised.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    kraft(cluster, *reassign, "--execute", "--reassignment-json-file", str(raised))
+    until(lambda: verified(raised)[1:] == done[1:2], lambda: verified(raised))
+    found = partitions(admin, "planned")
+    assert {number: each.replica_nodes for number, each in found.items()} == layout
+    assert {number: {*each.isr_nodes} for number, each in found.items()} == {
+        number: {*replicas} for number, replicas in layout.items()
+    }
+    assert directories(cluster, "planned")[1] == {"planned-1"}
 
 
 # --- unasked -------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import pytest
 
 from kraft.client import Admin
 from kraft.testing import Cluster
-from tests.support.command_line import kraft
+from tests.support.command_line import kraft, run_kraft
 from tests.support.waiting import until
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "c"}
+UNEVEN = "racks have unequal numbers of brokers (a: 2, b: 1, c: 1), so topics with several replicas"
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,17 @@ def test_no_rack_has_two_replicas_of_a_partition_until_each_has_one(cluster: Clu
     admin.delete_topics(["everywhere"])
 
 
+def test_racks_of_unequal_size_give_unequal_loads_and_whoever_creates_a_topic_is_told(
+    cluster: Cluster, admin: Admin
+) -> None:
+    shape = ("--partitions", "12", "--replication-factor")
+    assert run_kraft(cluster, "topics", "create", "loaded", *shape, "3").stderr.startswith(UNEVEN)
+    held = Counter(broker_id for replicas in placed(admin, "loaded") for broker_id in replicas)
+    assert held[1] + held[2] == held[3] == held[4] == 12
+    assert run_kraft(cluster, "topics", "create", "alone", *shape, "1").stderr == ""
+    assert Counter(replicas[0] for replicas in placed(admin, "alone")) == dict.fromkeys(RACKS, 3)
+
+
 def test_a_plan_and_a_broker_that_is_emptied_keep_to_the_racks(cluster: Cluster, admin: Admin, tmp_path: Path) -> None:
     # Where they are now, rack a has two replicas of each.
     admin.create_topic("crowded", partitions=1, replication_factor=3)
@@ -69,10 +81,11 @@ def test_a_plan_and_a_broker_that_is_emptied_keep_to_the_racks(cluster: Cluster,
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "crowded"}]}')
     reassign = ("topics", "reassign")
-    generated = kraft(
-        cluster, *reassign, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,2,3,4"
-    )
-    plan.write_text(generated.splitlines()[-1])
+    generate = (*reassign, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list")
+    assert run_kraft(cluster, *generate, "2,3,4").stderr == ""
+    generated = run_kraft(cluster, *generate, "1,2,3,4")
+    assert generated.stderr.startswith(UNEVEN)
+    plan.write_text(generated.stdout.splitlines()[-1])
     kraft(cluster, *reassign, "--execute", "--reassignment-json-file", str(plan))
     until(lambda: admin.list_partition_reassignments() == {}, admin.list_partition_reassignments)
     assert [in_racks(replicas) for replicas in placed(admin, "crowded")] == [{"a": 1, "b": 1, "c": 1}] * 4

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -32,6 +33,9 @@ INTERRUPTED_WITHIN_S = 15.0
 """It takes 3 s, and 30 s if the member were closed as at the end of its work."""
 
 RECORDS = 10
+
+LOOKS_MAX = 300
+"""Looks of a command that watches, until which it has to show what is waited for."""
 
 
 @pytest.fixture(scope="module")
@@ -215,25 +219,29 @@ def test_a_member_that_waits_for_one_that_was_killed_says_so(cluster: Cluster, n
         )
 
 
-def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:
+def test_two_of_three_members_share_two_partitions_and_the_third_takes_over(cluster: Cluster, name: str) -> None:
     settings: dict[str, Any] = {"group_id": name, "auto_offset_reset": "earliest"}
-    with Consumer(cluster.bootstrap_servers, **settings) as one, Consumer(cluster.bootstrap_servers, **settings) as two:
-        both = (one, two)
-        for consumer in both:
+    with ExitStack() as stack:
+        members = [stack.enter_context(Consumer(cluster.bootstrap_servers, **settings)) for _ in range(3)]
+        for consumer in members:
             consumer.subscribe(name)
 
-        def is_shared() -> bool:
-            for consumer in both:
+        def share(*counts: int) -> bool:
+            for consumer in members:
                 consumer.poll(100)
-            return [len(consumer.assignment()) for consumer in both] == [1, 1]
+            return sorted(len(consumer.assignment()) for consumer in members) == list(counts)
 
-        until(is_shared, lambda: [consumer.assignment() for consumer in both])
+        until(lambda: share(0, 1, 1), lambda: [consumer.assignment() for consumer in members])
         readers = {
             each["partition"]: each["consumer_id"] for each in described(cluster, "describe", name)["partitions"]
         }
         assert len(set(readers.values())) == 2
         lines = kraft(cluster, "groups", "members", name, "--verbose").splitlines()
-        assert sorted(line.split()[6] for line in lines[1:]) == [f"{name}:0", f"{name}:1"]
+        assert sorted(line.split()[6] for line in lines[1:]) == ["-", f"{name}:0", f"{name}:1"]
+        # A member that leaves makes room for the one that waits.
+        members.remove(leaving := next(consumer for consumer in members if consumer.assignment()))
+        leaving.close()
+        until(lambda: share(1, 1), lambda: [consumer.assignment() for consumer in members])
 
 
 def burrow(port: int, path: str) -> dict[str, Any]:
@@ -279,6 +287,27 @@ def test_versions_are_those_that_kafkas_clients_are_told(cluster: Cluster) -> No
     ]
     assert [(each["key"], each["min_version"], each["max_version"]) for each in found["apis"]] == told
     assert found["apis"][0]["api"] == "Produce"
+
+
+def check_watched(cluster: Cluster, name: str, commit: Callable[[int, int], None]) -> None:
+    """One command shows how the lag of partition 0 grows by what is written, and shrinks by what is committed."""
+    watch = ("kraft", "groups", "lag", name, "--watch", "--interval-ms", "100")
+    with running(*watch, "--bootstrap-server", cluster.bootstrap_servers) as watching:
+        rows = (line.decode().split() for line in watching.stdout)
+        shown = (int(row[5]) for row in rows if row[:3] == [name, name, "0"])
+
+        def until_lag_is(lag: int) -> None:
+            looks = list(takewhile(lambda each: each != lag, islice(shown, LOOKS_MAX)))
+            assert len(looks) < LOOKS_MAX, looks
+
+        until_lag_is(0)
+        with Producer(cluster.bootstrap_servers) as producer:
+            producer.produce_many(name, [b"more"] * 5, partition=0).result(DEADLINE_S)
+        until_lag_is(5)
+        commit(RECORDS + 2, RECORDS)
+        until_lag_is(3)
+        commit(RECORDS + 5, RECORDS)
+        until_lag_is(0)
 
 
 def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: Admin, name: str) -> None:
@@ -327,6 +356,7 @@ def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: A
 
     commit(RECORDS, RECORDS)
     until(lambda: lag_of_group()["state"] == "OK", "the group has read everything", DEADLINE_S)
+    check_watched(cluster, name, commit)
 
     refused = run_kraft(cluster, "groups", "lag", "nobody")
     assert refused.returncode == 1

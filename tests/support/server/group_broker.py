@@ -15,6 +15,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.request_context import RequestContext
+from kraft.runtime.entropy import Entropy
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.offset_verification import OffsetVerification
@@ -63,8 +64,12 @@ class GroupBroker:
         *,
         sync_before_ack: bool = False,
         executor: Executor | None = None,
+        entropy: Entropy | None = None,
     ) -> None:
-        """With `sync_before_ack`, nothing is committed until the test calls `broker.sync()`."""
+        """With `sync_before_ack`, nothing is committed until the test calls `broker.sync()`.
+
+        Ids are numbers in their order, unless `entropy` is given.
+        """
         self.crashes: list[str] = []
         self.transactions = FakeTransactions()
         self.image: MetadataImage = with_topic(cluster(1), [1], topic=OFFSETS_TOPIC, topic_id=OFFSETS)
@@ -77,7 +82,7 @@ class GroupBroker:
             group_settings=settings,
             image=lambda: self.image,
             clock=LoopClock(),
-            entropy=_Counting(),
+            entropy=entropy or _Counting(),
             waiting_appends=self._waiting_appends,
             executor=executor or InlineExecutor(),
             fatal=self.crashes.append,

@@ -73,6 +73,10 @@ class FailingFile:
             raise OSError("input/output error")
         self._file.sync()
 
+    def read_at(self, position: int, size: int) -> Any:
+        self._disk.read.append(self._path)
+        return self._file.read_at(position, size)
+
     def append(self, pieces: Any) -> Any:
         self._disk.changed.append(self._path)
         if self._disk.fails_writes:
@@ -99,6 +103,8 @@ class FailingDisk(RealDisk):
         """Prefixes of the paths whose syncs fail."""
         self.changed: list[str] = []
         """The path of every file that was appended to or synced, successfully or not."""
+        self.read: list[str] = []
+        """The path of every file that was read, once for each read."""
 
     def open(self, path: str, create: bool) -> Any:
         return FailingFile(super().open(path, create), self, path)

@@ -74,6 +74,24 @@ async def test_members_share_the_partitions_and_read_each_record_once(protocol: 
         assert set(counts.values()) == {1}
 
 
+async def test_a_member_beyond_the_number_of_partitions_is_idle_until_another_leaves(protocol: dict[str, Any]) -> None:
+    async with cluster_with_orders(2) as (cluster, _):
+        members = [reader(cluster, number, commits=True, **protocol) for number in range(1, 4)]
+        await until(lambda: sorted(map(len, owned(*members))) == [0, 1, 1])
+        (idle,) = (each for each in members if not each.consumer.assignment())
+        before = len(idle.records)
+        for number in range(2):
+            fill(cluster, "orders", 10, number)
+        await until(lambda: set(reads(*members)) == everything(2, RECORDS + 10))
+        assert len(idle.records) == before
+        leaving = next(each for each in members if each is not idle)
+        await leaving.close()
+        staying = [each for each in members if each is not leaving]
+        await until(lambda: list(map(len, owned(*staying))) == [1, 1])
+        for each in staying:
+            await each.close()
+
+
 @pytest.mark.parametrize("protocol", [PROTOCOLS["consumer"], PROTOCOLS["cooperative"]])
 async def test_partitions_that_stay_are_not_revoked(protocol: dict[str, Any]) -> None:
     async with cluster_with_orders() as (cluster, _):

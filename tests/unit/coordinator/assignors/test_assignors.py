@@ -109,6 +109,19 @@ def test_a_thousand_members_share_a_thousand_partitions(assign: Assignor) -> Non
 
 
 @each_assignor
+def test_members_beyond_the_number_of_partitions_get_none_and_take_over_from_those_that_leave(
+    assign: Assignor,
+) -> None:
+    five = subscribers("m1", "m2", "m3", "m4", "m5", topics=frozenset({A}))
+    assignment = assign(five, {A: 3})
+    assert sizes(assignment) == [0, 0, 1, 1, 1]
+    again = holding(five, assignment)
+    assert assign(again, {A: 3}) == assignment, "nobody gives up a partition to a member without one"
+    owner = owners(assignment)[A, 0]
+    assert sizes(assign({name: each for name, each in again.items() if name != owner}, {A: 3})) == [0, 1, 1, 1]
+
+
+@each_assignor
 def test_a_partition_that_two_members_hold_or_that_does_not_exist_is_assigned_anew(assign: Assignor) -> None:
     wrong = frozenset({(A, 0), (A, 99), (C, 0)})
     both = {member_id: Subscriber(topics=frozenset({A}), partitions=wrong) for member_id in ("m1", "m2")}

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from kraft.metadata.records import BrokerFenced, OperatorFenceSet
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.features import FeatureRange
 from kraft.model.heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.model.liveness import LivenessRequest, LivenessResponse
@@ -37,6 +38,7 @@ IDENTITY = RegisterBrokerRequest(
     endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
     rack="a",
     directory_ids=[DirectoryId(UUID(int=6))],
+    features=[FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
 )
 REGISTERED = RegistrationResult(broker_epoch=BrokerEpoch(3))
 IN_SERVICE = BrokerHeartbeatResult(is_fenced=False, committed_index=40)

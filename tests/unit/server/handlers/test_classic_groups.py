@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.leave import left_member
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.runtime.entropy import SystemEntropy
 from kraft.server.coordinator import group_coordinators
 from kraft.server.handlers.classic_groups import (
     LEAVING_AT_ONCE,
@@ -52,6 +54,18 @@ async def test_a_new_member_is_given_an_id_to_join_with(tmp_path: Path) -> None:
         required = await broker.handlers.classic.join(joining(), CONTEXT)
         assert (required.error_code, required.generation_id) == (ErrorCode.MEMBER_ID_REQUIRED, -1)
         assert required.member_id.startswith("tester-")
+
+
+async def test_ids_of_members_begin_with_the_clients_and_end_in_a_random_uuid(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path, entropy=SystemEntropy()) as broker:
+        given = [(await broker.handlers.classic.join(joining(), CONTEXT)).member_id for _ in range(100)]
+        static = await broker.handlers.classic.join(joining("static", group_instance_id="desk-7"), CONTEXT)
+    uuids = [UUID(each.removeprefix("tester-")) for each in given]
+    uuids.append(UUID(static.member_id.removeprefix("desk-7-")))
+    assert all(each.startswith("tester-") for each in given)
+    assert static.member_id.startswith("desk-7-"), "static members are named by their instance ids"
+    assert {each.version for each in uuids} == {4}
+    assert len(set(uuids)) == 101
 
 
 async def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kraft.coordinator.offsets.fetch import without_offset
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import TopicId
+from kraft.model.ids import Offset, TopicId
 from kraft.model.request_context import RequestContext
 from kraft.server.handlers.committed_offsets import (
     COMMITTED_AT_ONCE,
@@ -107,6 +107,19 @@ async def test_offsets_of_partitions_that_exist_are_committed(tmp_path: Path) ->
             ("nowhere", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ]
         assert offsets_in(await fetched(broker)) == {("orders", 0): (5, ErrorCode.NONE)}
+
+
+async def test_a_loaded_coordinator_answers_commits_and_fetches_without_reading_its_log(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        disk = broker.broker.disk
+        for number in range(20):
+            await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=number)), NEWEST)
+            assert offsets_in(await fetched(broker)) == {("orders", 0): (number, ErrorCode.NONE)}
+        assert disk.read == []
+        log = broker.partition.log
+        assert log.log_end_offset >= 20, "each commit is a record"
+        assert log.read(Offset(0), 1 << 20, log.log_end_offset)
+        assert disk.read != [], "a read of the log is seen"
 
 
 async def test_topics_may_be_given_by_id(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -44,6 +45,13 @@ def test_roundrobin_deals_out_the_partitions_of_all_topics() -> None:
 def test_roundrobin_passes_over_members_that_do_not_subscribe() -> None:
     members = {**subscriptions("orders", members="a"), **subscriptions("orders", "returns", members="b")}
     assert assign("roundrobin", members, {}, COUNTS) == {"a": orders(0, 2), "b": orders(1) | returns(0, 1)}
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", COOPERATIVE])
+def test_members_beyond_the_number_of_partitions_get_none(assignor: str) -> None:
+    assigned = assign(assignor, subscriptions("orders", members="abcde"), {}, COUNTS)
+    assert sorted(map(len, assigned.values())) == [0, 0, 1, 1, 1]
+    assert union(assigned) == orders(0, 1, 2)
 
 
 def test_members_with_instance_ids_come_first_in_their_order() -> None:
