@@ -9,7 +9,7 @@ from kraft import __version__
 from kraft.client.cluster.connections import Connections, PeerNode
 from kraft.client.model.errors import ClientClosed
 from kraft.client.model.security import OPEN, ClientSecurity
-from kraft.client.model.settings import ClientSettings, WireProtocol
+from kraft.client.model.settings import BY_THE_SYSTEM, ClientSettings, WireProtocol
 from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
 
@@ -40,7 +40,8 @@ class Network:
         if self._connect is not None:
             connections = self._connect()
         else:
-            connections = _connections(settings.security, settings.wire_protocol, self._software)
+            sizes = settings.send_buffer_bytes, settings.receive_buffer_bytes
+            connections = _connections(settings.security, settings.wire_protocol, self._software, sizes)
         return _ClosableConnections(connections, settings.client_id)
 
     def chance(self) -> float:
@@ -93,14 +94,23 @@ class _KeptConnections:
         """Leave them open for the next client."""
 
 
-def _connections(security: ClientSecurity, protocol: WireProtocol, software: str) -> Connections:
+def _connections(
+    security: ClientSecurity,
+    protocol: WireProtocol,
+    software: str,
+    socket_buffers: tuple[int, int] = (BY_THE_SYSTEM, BY_THE_SYSTEM),
+) -> Connections:
+    """`socket_buffers` are the bytes to send, and to receive; gRPC has none."""
     from kraft.client.cluster.misfits import Misfits
 
     explain = Misfits(security, protocol).explain
     if protocol is WireProtocol.KAFKA:
         from kraft.client.kafka.connections import KafkaConnections
+        from kraft.client.kafka.dialling import SocketBuffers
 
-        return KafkaConnections(security, explain, software)
+        send_bytes, receive_bytes = socket_buffers
+        sizes = SocketBuffers(send_bytes=send_bytes, receive_bytes=receive_bytes)
+        return KafkaConnections(security, explain, software, sizes)
     from kraft.client.cluster.secure_dialling import dialling
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 

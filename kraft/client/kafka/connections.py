@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from kraft.client.kafka.composed import COMPOSED, MISSING
-from kraft.client.kafka.dialling import Dialler, LoggedInConnection
+from kraft.client.kafka.dialling import Dialler, LoggedInConnection, SocketBuffers
 from kraft.client.kafka.refusals import check_whole
 from kraft.client.kafka.streams import FETCHED, PRODUCED, DataMessages, KafkaStream
 from kraft.client.model.security import ClientSecurity
@@ -31,9 +31,11 @@ _STREAMS: Final[dict[Any, DataMessages[Any, Any]]] = {PRODUCE: PRODUCED, FETCH: 
 class KafkaConnections:
     """Connections to brokers: some for each address, opened at first use."""
 
-    def __init__(self, security: ClientSecurity, explain: Explain, software: str) -> None:
+    def __init__(
+        self, security: ClientSecurity, explain: Explain, software: str, socket_buffers: SocketBuffers
+    ) -> None:
         """`software` is the name of the program for operators."""
-        self._dialler = Dialler(security, software)
+        self._dialler = Dialler(security, software, socket_buffers)
         self._explain = explain
         self._peers: dict[tuple[str, str], KafkaPeer] = {}
         self._open: set[LoggedInConnection] = set()

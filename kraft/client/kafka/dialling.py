@@ -7,9 +7,12 @@ import socket
 import ssl
 from typing import Final
 
+from msgspec import Struct
+
 from kraft.client.kafka.connection import KafkaConnection
 from kraft.client.kafka.login import Login
 from kraft.client.model.security import ClientSecurity
+from kraft.client.model.settings import BY_THE_SYSTEM
 from kraft.rpc.connection_failures import UNKNOWN_HOST
 from kraft.rpc.peers import HandshakeFailed, UnknownHost, Unreachable
 from kraft.tls.contexts import client_context
@@ -36,12 +39,25 @@ class LoggedInConnection:
         return self.connection
 
 
+class SocketBuffers(Struct, frozen=True, kw_only=True):
+    """Sizes of a connection's buffers in the system, in bytes."""
+
+    send_bytes: int = BY_THE_SYSTEM
+    receive_bytes: int = BY_THE_SYSTEM
+
+    def set_on(self, connected: socket.socket) -> None:
+        for option, size_bytes in ((socket.SO_SNDBUF, self.send_bytes), (socket.SO_RCVBUF, self.receive_bytes)):
+            if size_bytes != BY_THE_SYSTEM:
+                connected.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+
 class Dialler:
     """Opens the connections of one client."""
 
-    def __init__(self, security: ClientSecurity, software: str) -> None:
+    def __init__(self, security: ClientSecurity, software: str, socket_buffers: SocketBuffers) -> None:
         self._security = security
         self._software = software
+        self._socket_buffers = socket_buffers
         self._buffers = TlsBuffers()
 
     async def open(self, address: str, client_id: str) -> LoggedInConnection:
@@ -60,10 +76,12 @@ class Dialler:
         host = host.strip("[]")
         try:
             if self._security.tls is None:
-                await asyncio.get_running_loop().create_connection(lambda: connection.frames, host, int(port))
+                loop = asyncio.get_running_loop()
+                transport, _ = await loop.create_connection(lambda: connection.frames, host, int(port))
             else:
                 tls = TlsDialling(await _context(self._security.tls), self._buffers)
-                await connect_with_tls(lambda: connection.frames, host, int(port), tls)
+                transport, _ = await connect_with_tls(lambda: connection.frames, host, int(port), tls)
+            self._socket_buffers.set_on(transport.get_extra_info("socket"))
         except (TlsFailed, ssl.SSLError, StoreError) as error:
             raise HandshakeFailed(address, str(error)) from error
         except (socket.gaierror, UnicodeError) as error:

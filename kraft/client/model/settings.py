@@ -28,6 +28,9 @@ KAFKA_PORT: Final = 9092
 
 LOCAL_BROKER: Final = f"localhost:{DEFAULT_PORT}"
 
+BY_THE_SYSTEM: Final = -1
+"""Size of a socket's buffer that the system chooses, and changes as it is used."""
+
 _ADDRESS: Final = re.compile(r"(?P<host>[^\[\]:/\s]+|\[[0-9A-Fa-f:.%]+\])(:(?P<port>[0-9]{1,5}))?")
 
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -47,6 +50,8 @@ _MAY_BE_ZERO: Final = {
     "retry_backoff_ms",
     "retry_backoff_max_ms",
 }
+
+_SOCKET_BUFFERS: Final = ("send_buffer_bytes", "receive_buffer_bytes")
 
 _INT_MAX: Final = (1 << 31) - 1
 
@@ -106,6 +111,13 @@ class ClientSettings:
     client_id: str = "kraft"
     """client.id: name of the program, shown to operators beside the members of a group."""
 
+    send_buffer_bytes: int = BY_THE_SYSTEM
+    """send.buffer.bytes: size of the socket's buffer, with wire.protocol=kafka. -1: the system sizes it by its use. (In
+    Kafka 128 KiB for producers and consumers.) Long fast lines may need more than the system gives."""
+
+    receive_buffer_bytes: int = BY_THE_SYSTEM
+    """receive.buffer.bytes: as send.buffer.bytes. (In Kafka 32 KiB for producers, 64 KiB for consumers.)"""
+
     security: ClientSecurity = OPEN
     """security.protocol, sasl.* and ssl.*: TLS, and how the client logs in; or all of it as one value."""
 
@@ -120,8 +132,17 @@ class ClientSettings:
             raise InvalidSetting(
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} is below retry.backoff.ms={self.retry_backoff_ms}"
             )
+        for name in _SOCKET_BUFFERS:
+            size_bytes = getattr(self, name)
+            if size_bytes != BY_THE_SYSTEM and self.wire_protocol is not WireProtocol.KAFKA:
+                raise InvalidSetting(
+                    f"{dotted(name)}={size_bytes} needs wire.protocol=kafka: over gRPC the system sizes the buffers of"
+                    " sockets; remove the line"
+                )
 
     def _least(self, name: str) -> int:
+        if name in _SOCKET_BUFFERS:
+            return BY_THE_SYSTEM
         return 0 if name in _MAY_BE_ZERO else 1
 
 

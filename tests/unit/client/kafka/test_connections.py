@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psutil
 import pytest
 
+from kraft.client.cluster.network import Network
 from kraft.client.kafka.connections import CONNECTIONS_MAX, KafkaConnections
+from kraft.client.kafka.dialling import SocketBuffers
 from kraft.client.model.security import OPEN
+from kraft.client.model.settings import ProducerSettings, settings_of
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchRequest
@@ -97,7 +103,7 @@ async def broker(answer: Answer) -> AsyncIterator[tuple[Broker, KafkaConnections
     running = Broker(answer)
     server = await asyncio.start_server(running.serve, "127.0.0.1", 0)
     running.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    connections = KafkaConnections(OPEN, _unexplained, "tests")
+    connections = KafkaConnections(OPEN, _unexplained, "tests", SocketBuffers())
     try:
         yield running, connections
     finally:
@@ -115,6 +121,24 @@ async def nothing(_: Message) -> Message:
 
 async def never(_: Message) -> None:
     await asyncio.Event().wait()
+
+
+async def test_buffers_of_sockets_have_the_sizes_of_the_settings() -> None:
+    sizes = {"send.buffer.bytes": "70000", "receive.buffer.bytes": "90000"}
+    async with broker(nothing) as (running, _):
+        settings = settings_of(ProducerSettings, running.address, {"wire.protocol": "kafka", **sizes})
+        connections = Network().connect(settings)
+        try:
+            assert await connections.peer(running.address).call(METADATA, metadata_of(None), ADMIN_S) == NOTHING
+            port = int(running.address.rpartition(":")[2])
+            open_here = psutil.Process().net_connections("tcp4")
+            (at,) = (each.fd for each in open_here if getattr(each.raddr, "port", 0) == port)
+            with socket.socket(fileno=os.dup(at)) as connected:
+                found = [connected.getsockopt(socket.SOL_SOCKET, each) for each in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+        finally:
+            await connections.close()
+    # Linux says twice what was asked for: the other half is for its own notes (socket(7)).
+    assert found == [2 * 70_000, 2 * 90_000]
 
 
 async def test_calls_follow_each_other_on_one_connection() -> None:
@@ -211,7 +235,7 @@ async def test_a_call_that_kafka_does_not_have_is_refused_without_asking() -> No
 
 
 async def test_an_address_where_nobody_listens_and_an_unknown_host_are_told_apart() -> None:
-    connections = KafkaConnections(OPEN, _unexplained, "tests")
+    connections = KafkaConnections(OPEN, _unexplained, "tests", SocketBuffers())
     with pytest.raises(Unreachable, match="connection refused") as refused:
         await connections.peer("127.0.0.1:1").call(METADATA, metadata_of(None), ADMIN_S)
     assert refused.value.nobody_listens
@@ -224,7 +248,7 @@ async def test_a_listener_that_closes_before_it_told_its_versions_may_speak_anot
         writer.close()
 
     server = await asyncio.start_server(close, "127.0.0.1", 0)
-    connections = KafkaConnections(OPEN, _unexplained, "tests")
+    connections = KafkaConnections(OPEN, _unexplained, "tests", SocketBuffers())
     with pytest.raises(NotKafka):
         await connections.peer(f"127.0.0.1:{server.sockets[0].getsockname()[1]}").call(
             METADATA, metadata_of(None), ADMIN_S

@@ -73,6 +73,8 @@ def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
             "transactional.id needs enable.idempotence=true, not false",
         ),
         ({"transaction.timeout.ms": 0}, "transaction.timeout.ms=0 must be at least 1"),
+        ({"send.buffer.bytes": 131072}, "send.buffer.bytes=131072 needs wire.protocol=kafka"),
+        ({"receive.buffer.bytes": -2}, "receive.buffer.bytes=-2 must be at least -1"),
     ],
 )
 def test_a_wrong_setting_of_a_producer_is_named(given: dict[str, Any], message: str) -> None:
