@@ -86,6 +86,8 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         say(f"{each.pair}: {each.guarantee}, {each.workers} workers, positions in {each.positions}")
         if each.waiting:
             say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")
+        if each.stopped:
+            say(f"{each.pair}: stopped, because the source lost what was mirrored: {', '.join(each.stopped)}")
     print_columns(_STATUS_TITLES, [row for each in found for row in _rows(each)])
 
 
@@ -93,7 +95,7 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
 def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = Output.TABLE) -> None:
     """Compare both ends, record by record.
 
-    Up to what is mirrored. The exit code is 1 if anything differs.
+    Up to what is mirrored. The exit code is 1 if anything differs, and if nothing was compared.
     """
     from msgspec import to_builtins
 
@@ -102,7 +104,9 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         print_json(to_builtins(found))
     else:
         print_columns(_VERIFY_TITLES, [_verdict_row(each) for each in found])
-    if not all(each.is_same for each in found):
+    if not found:
+        say("kraft: nothing is mirrored yet: kraft mirror status shows what is waited for")
+    if not found or not all(each.is_same for each in found):
         raise typer.Exit(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 import structlog
@@ -12,11 +12,12 @@ from msgspec import Struct
 from kraft.client.aio import Admin
 from kraft.mirror import clients
 from kraft.mirror.config import PairConfig
-from kraft.mirror.naming import POSITIONS_SUFFIX, positions_topic
+from kraft.mirror.naming import is_positions_topic, positions_topic
 from kraft.mirror.positions import IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
 from kraft.mirror.translation import PartitionState
-from kraft.model.errors import KraftError
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.wire.schema.metadata import MetadataResponseTopic
 
 TRANSACTION_FEATURE: Final = "transaction.version"
 TRANSACTION_LEVEL: Final = 2
@@ -89,7 +90,11 @@ async def _has_workers(admin: Admin, group_id: str) -> bool:
     until_s = asyncio.get_running_loop().time() + clients.SESSION_MS / 1_000 + 2
     while True:
         (group,) = (await admin.describe_many_groups([group_id])).values()
-        if isinstance(group, KraftError) or not group.members:
+        if isinstance(group, Refusal) and group.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        if isinstance(group, KraftError):
+            raise group
+        if not group.members:
             return False
         if asyncio.get_running_loop().time() > until_s:
             return True
@@ -106,8 +111,32 @@ async def _way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -
     """Return where a mirror in the other direction has ended, turned around. Raises CannotMirror while it runs."""
     found: dict[TopicPartition, PartitionState] = {}
     topics = await source.find_topics()
+    async for positions in _opposite(pair, source, identity, topics):
+        for partition, state in positions.states.items():
+            topic_id = str(topics[partition.topic].topic_id) if partition.topic in topics else ""
+            if not topic_id or state.target_id not in ("", topic_id):
+                continue
+            turned = state.turned(partition.topic, topic_id)
+            if partition not in found or found[partition].next_offset < turned.next_offset:
+                found[partition] = turned
+    if found:
+        log.info("the way back continues where the mirror ended", pair=pair.name, partitions=len(found))
+    return found
+
+
+async def refuse_way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -> None:
+    """Raise CannotMirror if a mirror with the same names runs in the other direction."""
+    if not identity.prefixed:
+        async for _ in _opposite(pair, source, identity, await source.find_topics()):
+            pass
+
+
+async def _opposite(
+    pair: PairConfig, source: Admin, identity: MirrorIdentity, topics: Mapping[str, MetadataResponseTopic]
+) -> AsyncIterator[Positions]:
+    """Yield the positions of mirrors in the other direction. Raises CannotMirror if one of them runs."""
     async with clients.consumer_of(pair.source) as reader:
-        for name in [each for each in topics if each.endswith(POSITIONS_SUFFIX)]:
+        for name in filter(is_positions_topic, topics):
             positions = Positions(reader, name)
             await positions.read(range(len(topics[name].partitions)))
             other = positions.identity
@@ -118,9 +147,4 @@ async def _way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -
                     f"{pair.name}: a mirror in the other direction runs ({name} at {pair.source.alias} has members), "
                     "and records would go around for ever: stop it before"
                 )
-            for partition, state in positions.states.items():
-                if partition.topic in topics:
-                    found[partition] = state.turned(partition.topic, str(topics[partition.topic].topic_id))
-    if found:
-        log.info("the way back continues where the mirror ended", pair=pair.name, partitions=len(found))
-    return found
+            yield positions

@@ -16,6 +16,7 @@ from kraft.mirror.patterns import Chosen, InvalidPattern, patterns, plain_list
 from kraft.model.errors import KraftError
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_SEPARATOR: Final = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _PAIR: Final = re.compile(r"(?P<source>[A-Za-z0-9_-]+)->(?P<target>[A-Za-z0-9_-]+)\.(?P<key>.+)")
 _POLICIES: Final = {"DefaultReplicationPolicy": True, "IdentityReplicationPolicy": False}
 """Whether the alias of the source stands in front of the names."""
@@ -244,7 +245,7 @@ class _Reader:
             source=pair[0],
             target=pair[1],
             prefixed=_POLICIES.get(policy, True),
-            separator=self._value(pair, "replication.policy.separator"),
+            separator=self._parsed(pair, "replication.policy.separator", _separator, "letters, digits, ., - and _"),
         )
         return PairConfig(
             source=source,
@@ -274,6 +275,12 @@ class _Reader:
                 f"{' -> '.join(found)} is a cycle of topics with the same names, in which records go around for ever: "
                 "disable one of these pairs, or use replication.policy.class=DefaultReplicationPolicy"
             )
+
+
+def _separator(text: str) -> str:
+    if not _SEPARATOR.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def _truth(text: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.client.aio import Consumer, Producer
+from kraft.client.model.errors import LogTruncated, PartitionUnreadable
 from kraft.client.sans_io.batches import StoredBatch
 from kraft.client.sans_io.copied_batch import StoredRun
 from kraft.log.format.record_batch import build_column_batch, is_copyable, read_header
@@ -17,10 +18,14 @@ from kraft.log.format.record_codec import RecordColumns
 from kraft.mirror.positions import key_of, value_of
 from kraft.mirror.throttle import Throttle
 from kraft.mirror.translation import PartitionState, Run, runs_of
+from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 
 ROUND_BYTES_MAX: Final = 32 * 1024 * 1024
 """A round ends with this many bytes, however short it was."""
+
+_TIMEOUT_PART: Final = 4
+"""A round takes records for this part of transaction.timeout.ms at most: what is sent has to be stored in the rest."""
 
 POLL_MS: Final = 200
 
@@ -46,6 +51,28 @@ class _Sent(Struct, frozen=True):
     stored: Stored
 
 
+class PartitionStops(KraftError):
+    """One partition cannot be copied as it is; the others of its shard can."""
+
+    def __init__(self, partition: TopicPartition, reason: str) -> None:
+        super().__init__(reason)
+        self.partition = partition
+
+
+_OF_THE_PARTITION: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""Refusals of the target that would be the same for these records of this topic again."""
+
+
 class ShardCopy:
     """The copies of one shard, from the positions that were read."""
 
@@ -59,14 +86,28 @@ class ShardCopy:
         throttle: Throttle,
         counts: Counts,
         commit_interval_ms: int,
+        check: Callable[[Mapping[TopicPartition, PartitionState]], Awaitable[None]],
     ) -> None:
-        """`place` is the shard's partition of the positions topic."""
+        """`place` is the shard's partition of the positions topic.
+
+        `check` is called before each commit, and raises if a topic of these states is no longer the one that it was.
+        """
         self._consumer = consumer
         self._producer = producer
         self._place = place
         self._throttle = throttle
         self._counts = counts
-        self._interval_s = commit_interval_ms / 1_000
+        self._check = check
+        timeout_ms = producer.settings.transaction_timeout_ms // _TIMEOUT_PART
+        self._interval_s = (
+            min(commit_interval_ms, timeout_ms) if self._is_transactional else commit_interval_ms
+        ) / 1_000
+        self.round_bytes = ROUND_BYTES_MAX
+        """A round ends with this many."""
+
+        self._left: list[StoredBatch] = []
+        """Read, and not sent in the round before."""
+
         self._targets: dict[TopicPartition, TopicPartition] = {}
         self.states = states
         """By partition of the source, as they are committed."""
@@ -83,39 +124,55 @@ class ShardCopy:
 
     def assign(self, targets: Mapping[TopicPartition, TopicPartition]) -> None:
         """Copy these partitions; each has a state."""
-        new = targets.keys() - self._targets.keys()
         self._targets = dict(targets)
         self._consumer.assign(targets)
-        for partition in new:
-            self._consumer.seek(partition, self.states[partition].next_offset)
+        self._left = []
+        for partition in targets:
+            state = self.states[partition]
+            self._consumer.seek_in_epoch(partition, state.next_offset, state.leader_epoch)
 
     async def round(self, is_over: Callable[[], bool]) -> bool:
-        """Copy what comes within the commit interval, and commit it; False if nothing came."""
-        batches = await self._consumer.poll_stored(POLL_MS)
+        """Copy what comes within the commit interval, and commit it; False if nothing came. Raises PartitionStops."""
+        batches = self._left or await self._polled(POLL_MS)
         if not batches:
             return False
         if self._is_transactional:
             await self._producer.begin_transaction()
         ends_s = asyncio.get_running_loop().time() + self._interval_s
-        reached = {each: self.states[each].next_offset for each in self._targets}
+        reached = {each: (self.states[each].next_offset, self.states[each].leader_epoch) for each in self._targets}
         sent: list[_Sent] = []
         size_bytes = 0
         while True:
-            for batch in batches:
+            for number, batch in enumerate(batches):
+                if size_bytes >= self.round_bytes:
+                    batches = batches[number:]
+                    break
+                start, _ = reached[batch.partition]
                 # Between two calls a batch may be fetched again, after a leader has changed.
-                if batch.next_offset > reached[batch.partition]:
-                    sent += await self._send(batch, reached[batch.partition])
-                    reached[batch.partition] = batch.next_offset
+                if batch.next_offset > start:
+                    sent += await self._send(batch, start)
+                    reached[batch.partition] = batch.next_offset, batch.header.leader_epoch
                     size_bytes += batch.size_bytes
+            else:
+                batches = []
             left_s = ends_s - asyncio.get_running_loop().time()
-            if left_s <= 0 or size_bytes >= ROUND_BYTES_MAX or is_over():
+            if left_s <= 0 or size_bytes >= self.round_bytes or is_over():
                 break
-            batches = await self._consumer.poll_stored(max(1, int(left_s * 1_000)))
+            batches = await self._polled(max(1, int(left_s * 1_000)))
+        self._left = batches
         await self._commit(sent, reached)
         self._counts.bytes += size_bytes
         self._counts.rounds += 1
         await self._throttle.used(size_bytes)
         return True
+
+    async def _polled(self, timeout_ms: int) -> list[StoredBatch]:
+        try:
+            return await self._consumer.poll_stored(timeout_ms)
+        except LogTruncated as error:
+            raise PartitionStops(error.partition, f"the source lost records that were mirrored: {error.what}") from None
+        except PartitionUnreadable as error:
+            raise PartitionStops(error.partition, f"the source: {error}") from None
 
     async def _send(self, batch: StoredBatch, start: int) -> list[_Sent]:
         """Send the records of a batch from offset `start` on: as it is stored, if a producer may send that."""
@@ -129,22 +186,26 @@ class ShardCopy:
             offsets, batch = found
             self._counts.recoded_batches += 1
         target = self._targets[batch.partition]
-        stored = await self._producer.send_stored(target, batch)
+        try:
+            stored = await self._producer.send_stored(target, batch)
+        except InvalidBatch as error:
+            raise PartitionStops(batch.partition, f"the source has a corrupt batch: {error.message}") from None
         return [_Sent(batch.partition, offsets, batch.timestamp_ms, stored)]
 
-    async def _commit(self, sent: list[_Sent], reached: dict[TopicPartition, int]) -> None:
-        """Wait until the records are stored, and commit them with how far they go."""
+    async def _commit(self, sent: list[_Sent], reached: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Wait until the records are stored, and commit them with how far they go: next offset and leader epoch."""
         runs: dict[TopicPartition, list[Run]] = {}
         times_ms: dict[TopicPartition, int] = {}
         for each in sent:
-            runs.setdefault(each.source, []).extend(_runs(each.offsets, await each.stored))
+            runs.setdefault(each.source, []).extend(_runs(each.offsets, await self._stored(each)))
             times_ms[each.source] = each.timestamp_ms
         changed: dict[TopicPartition, PartitionState] = {}
-        for partition, next_offset in reached.items():
+        for partition, (next_offset, epoch) in reached.items():
             state = self.states[partition]
             if next_offset != state.next_offset:
-                advanced = state.advanced(next_offset, runs.get(partition, ()), times_ms.get(partition, 0))
-                changed[partition] = advanced
+                its_runs, time_ms = runs.get(partition, ()), times_ms.get(partition, 0)
+                changed[partition] = state.advanced(next_offset, its_runs, time_ms, epoch)
+        await self._check(changed)
         for partition, state in changed.items():
             topic, number = self._place.topic, self._place.partition
             await self._producer.send(topic, value_of(state), key=key_of(partition), partition=number)
@@ -154,6 +215,14 @@ class ShardCopy:
             await self._producer.flush()
         self._counts.records += sum(len(each.offsets) for each in sent)
         self.states.update(changed)
+
+    async def _stored(self, sent: _Sent) -> list[StoredRun]:
+        try:
+            return await sent.stored
+        except Refusal as refusal:
+            if refusal.error_code not in _OF_THE_PARTITION:
+                raise
+            raise PartitionStops(sent.source, f"the target refuses its records: {refusal}") from None
 
 
 def _runs(offsets: range | list[int], stored: list[StoredRun]) -> list[Run]:

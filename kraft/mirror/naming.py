@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
-POSITIONS_SUFFIX: Final = ".positions"
-"""End of the names of topics in which mirrors keep their positions."""
+_POSITIONS: Final = re.compile(r".+\.[A-Za-z0-9_-]+-[A-Za-z0-9_-]+\.positions")
 
 
 class Naming(Struct, frozen=True, kw_only=True):
@@ -27,17 +27,22 @@ class Naming(Struct, frozen=True, kw_only=True):
         return self.prefixed and self.target in self._origins(topic, aliases)
 
     def _origins(self, topic: str, aliases: frozenset[str]) -> Iterator[str]:
-        while True:
-            alias, separator, rest = topic.partition(self.separator)
-            if not separator or alias not in aliases or not rest:
-                return
-            yield alias
-            topic = rest
+        # An alias may have the separator in it.
+        starts = {alias: f"{alias}{self.separator}" for alias in aliases}
+        for alias, start in starts.items():
+            if topic.startswith(start) and topic != start:
+                yield alias
+                yield from self._origins(topic.removeprefix(start), aliases)
 
 
 def positions_topic(mirror: str, source: str, target: str) -> str:
     """Return the topic at the target that keeps the positions of one pair."""
-    return f"{mirror}.{source}-{target}{POSITIONS_SUFFIX}"
+    return f"{mirror}.{source}-{target}.positions"
+
+
+def is_positions_topic(topic: str) -> bool:
+    """Return whether the name is one that `positions_topic` returns: NAME.SOURCE-TARGET.positions."""
+    return _POSITIONS.fullmatch(topic) is not None
 
 
 def cycle_in(pairs: list[tuple[str, str]]) -> list[str]:

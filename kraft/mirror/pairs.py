@@ -9,7 +9,7 @@ import structlog
 
 from kraft.client.aio import Admin, Consumer
 from kraft.mirror import clients
-from kraft.mirror.beginning import Beginning, begin
+from kraft.mirror.beginning import Beginning, CannotMirror, begin, refuse_way_back
 from kraft.mirror.config import PairConfig
 from kraft.mirror.copying import Counts
 from kraft.mirror.groups import carry_groups
@@ -18,7 +18,7 @@ from kraft.mirror.shards import Shard
 from kraft.mirror.throttle import Throttle
 from kraft.mirror.topics import Mirrored, PairTopics, places_of
 from kraft.mirror.translation import PartitionState
-from kraft.model.errors import KraftError
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
@@ -39,6 +39,7 @@ class PairWorker:
         self._worker = worker
         self._throttle = throttle
         self._shards: dict[int, Shard] = {}
+        self._may_copy = False
         self._beginning: Beginning | None = None
         self._source: Admin
         self._target: Admin
@@ -64,16 +65,17 @@ class PairWorker:
             self._source, self._target = source, target
             self._beginning = await begin(self._mirror, self.pair, source, target)
             looked_up = PairTopics(self.pair, source, target, self._aliases)
+            refused: CannotMirror | None = None
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._follow_topics(looked_up)),
-                    group.create_task(self._carry_groups()),
-                    group.create_task(self._keep_membership(stopped)),
-                ]
-                await stopped.wait()
-                await tasks.pop()
+                tasks = [group.create_task(self._follow_topics(looked_up)), group.create_task(self._carry_groups())]
+                try:
+                    await self._keep_membership(stopped)
+                except CannotMirror as error:
+                    refused = error
                 for each in tasks:
                     each.cancel()
+            if refused is not None:
+                raise refused
 
     # --- shards -----------------------------------------------------------------------------------------------
 
@@ -85,7 +87,16 @@ class PairWorker:
             try:
                 async with member:
                     await self._follow_assignment(member, stopped)
+            except CannotMirror:
+                await self._stop_shards(list(self._shards))
+                raise
             except (KraftError, Unreachable) as error:
+                if isinstance(error, Refusal) and error.error_code is ErrorCode.FENCED_INSTANCE_ID:
+                    await self._stop_shards(list(self._shards))
+                    raise CannotMirror(
+                        f"{self.pair.name}: another worker has taken over the name {self._worker}: "
+                        "give each worker its own --worker"
+                    ) from None
                 log.warning("membership lost", pair=self.pair.name, reason=str(error))
                 await self._stop_shards(list(self._shards))
                 await asyncio.sleep(1)
@@ -101,18 +112,28 @@ class PairWorker:
                 log.info("the session of the worker ends later", pair=self.pair.name, reason=str(error))
 
     async def _follow_assignment(self, member: Consumer, stopped: asyncio.Event) -> None:
+        given: set[TopicPartition] = set()
+
         async def assigned(partitions: list[TopicPartition]) -> None:
             member.pause(*partitions)
-            for each in partitions:
-                self._start_shard(each)
+            given.update(partitions)
 
         async def revoked(partitions: list[TopicPartition]) -> None:
+            given.difference_update(partitions)
             await self._stop_shards([each.partition for each in partitions])
 
         assert self._beginning is not None, "the pair has begun"
         member.subscribe(self._beginning.positions, on_assigned=assigned, on_revoked=revoked)
         while not stopped.is_set():
             await member.poll_batches(POLL_MS)
+            if given and not self._may_copy:
+                # Two mirrors in opposite directions that begin together: one of them sees the other, for both are
+                # members of their groups before they look.
+                await refuse_way_back(self.pair, self._source, self._beginning.identity)
+                self._may_copy = True
+                continue
+            while given:
+                self._start_shard(given.pop())
 
     def _start_shard(self, place: TopicPartition) -> None:
         assert self._beginning is not None, "the pair has begun"
@@ -123,7 +144,7 @@ class PairWorker:
             self.pair,
             place,
             self._beginning.shards,
-            source=self._source,
+            admins=(self._source, self._target),
             topics=lambda: self.topics,
             way_back=self._beginning.way_back,
             throttle=self._throttle,

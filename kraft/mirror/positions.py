@@ -66,7 +66,10 @@ async def ensure_topic(admin: Admin, topic: str, pair: PairConfig) -> int:
         except Refusal as refusal:
             if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        return pair.shards
+            # Another worker was first, perhaps with another number.
+            found = await admin.find_topics([topic])
+        if topic not in found:
+            return pair.shards
     return len(found[topic].partitions)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kraft.client.aio import Admin
 from kraft.mirror import clients
 from kraft.mirror.config import PairConfig
-from kraft.mirror.copying import Counts, ShardCopy
+from kraft.mirror.copying import ROUND_BYTES_MAX, Counts, PartitionStops, ShardCopy
 from kraft.mirror.positions import Positions, shard_of
 from kraft.mirror.throttle import Throttle
 from kraft.mirror.topics import Mirrored, places_of
@@ -27,10 +27,21 @@ RETRY_FIRST_S: Final = 0.5
 RETRY_MAX_S: Final = 10.0
 STOP_S_MAX: Final = 30.0
 IDLE_S: Final = 1.0
+HELD_S: Final = 30.0
+"""A partition that cannot be copied is looked at again after this time."""
+
+_LOOK_UP_MS: Final = 5_000
+"""Longest wait for the offsets of a source's partition: those of other partitions are not to wait for its leader."""
+
+ROUND_BYTES_MIN: Final = 256 * 1024
 
 log = structlog.get_logger()
 
 Inverse = Mapping[TopicPartition, PartitionState]
+
+
+class CreatedAgain(KraftError):
+    """A topic is not the one that it was when its copying began."""
 
 
 class Shard:
@@ -42,25 +53,31 @@ class Shard:
         place: TopicPartition,
         shards: int,
         *,
-        source: Admin,
+        admins: tuple[Admin, Admin],
         topics: Callable[[], Mapping[str, Mirrored]],
         way_back: Inverse,
         throttle: Throttle,
         counts: Counts,
         transactional: bool,
     ) -> None:
-        """`way_back` has the states of a mirror in the other direction, turned around."""
+        """`admins` are those of the source and of the target.
+
+        `way_back` has the states of a mirror in the other direction, turned around.
+        """
         self._pair = pair
         self._place = place
         self._shards = shards
-        self._source = source
+        self._source, self._target = admins
         self._topics = topics
         self._way_back = way_back
         self._throttle = throttle
         self._counts = counts
         self._transactional_id = f"{place}" if transactional else None
         self._is_stopped = asyncio.Event()
-        self._held_back: dict[TopicPartition, str] = {}
+        self._held_until_s: dict[TopicPartition, float] = {}
+        """Partitions that are left out."""
+
+        self._round_bytes = ROUND_BYTES_MAX
         self._copying: ShardCopy | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {place}")
 
@@ -87,7 +104,12 @@ class Shard:
             began_s = asyncio.get_running_loop().time()
             try:
                 await self._copy()
+            except PartitionStops as error:
+                self._hold(error.partition, str(error))
+                continue
             except (KraftError, Unreachable) as error:
+                # A round that took too long for its transaction takes less the next time.
+                self._round_bytes = max(ROUND_BYTES_MIN, self._round_bytes // 4)
                 self._counts.restarts += 1
                 log.warning("shard begins again", pair=self._pair.name, shard=self._place.partition, reason=str(error))
             except Exception as error:
@@ -124,6 +146,7 @@ class Shard:
                 throttle=self._throttle,
                 counts=self._counts,
                 commit_interval_ms=self._pair.commit_interval_ms,
+                check=self._check,
             )
             self._copying = copy
             await self._rounds(copy)
@@ -132,30 +155,64 @@ class Shard:
         topics: Mapping[str, Mirrored] | None = None
         targets: dict[TopicPartition, TopicPartition] = {}
         while not self._is_stopped.is_set():
-            if (known := self._topics()) is not topics:
+            if (known := self._topics()) is not topics or self._is_due():
                 topics = known
                 targets = await self._assigned(copy, known)
             if not targets:
                 await self._pause(IDLE_S)
             else:
-                await copy.round(self._is_stopped.is_set)
+                copy.round_bytes = self._round_bytes
+                if await copy.round(self._is_stopped.is_set):
+                    self._round_bytes = min(ROUND_BYTES_MAX, 2 * self._round_bytes)
+
+    def _is_due(self) -> bool:
+        """Return whether a partition that is left out is to be looked at again."""
+        now_s = asyncio.get_running_loop().time()
+        return any(until_s <= now_s for until_s in self._held_until_s.values())
+
+    async def _check(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """Raise KraftError if a topic was created again since its state began: what was read is of another one.
+
+        A fetch names topics, and does not show which one of a name it read.
+        """
+        targets = self._topics()
+        here = await self._source.find_topics({each.topic for each in states})
+        there = await self._target.find_topics({targets[each.topic].target for each in states if each.topic in targets})
+        for partition, state in states.items():
+            found = here.get(partition.topic)
+            if found is not None and str(found.topic_id) != state.topic_id:
+                raise CreatedAgain(f"topic {partition.topic} was created again at the source")
+            target = targets.get(partition.topic)
+            at_target = None if target is None else there.get(target.target)
+            if at_target is not None and str(at_target.topic_id) != state.target_id:
+                raise CreatedAgain(f"topic {at_target.name} was created again at the target")
 
     async def _assigned(self, copy: ShardCopy, topics: Mapping[str, Mirrored]) -> dict[TopicPartition, TopicPartition]:
         """Assign the shard's partitions of these topics to the copy, each with a position that the source has."""
+        now_s = asyncio.get_running_loop().time()
+        self._held_until_s = {each: until_s for each, until_s in self._held_until_s.items() if until_s > now_s}
+        # All topics: named ones would be refused together if one of them may not be described.
+        here, there = await asyncio.gather(self._source.find_topics(), self._target.find_topics())
         targets = {
             source: target
             for source, target in places_of(topics).items()
             if shard_of(source, self._shards) == self._place.partition
+            and source not in self._held_until_s
+            and source.topic in here
+            and target.topic in there
         }
-        firsts = await self._source.list_offsets(dict.fromkeys(targets, EARLIEST_TIMESTAMP))
-        ends = await self._source.list_offsets(dict.fromkeys(targets, LATEST_TIMESTAMP))
-        for partition in list(targets):
+        firsts, ends = await asyncio.gather(
+            self._source.list_offsets(dict.fromkeys(targets, EARLIEST_TIMESTAMP), timeout_ms=_LOOK_UP_MS),
+            self._source.list_offsets(dict.fromkeys(targets, LATEST_TIMESTAMP), timeout_ms=_LOOK_UP_MS),
+        )
+        for partition, target in list(targets.items()):
             first, end = firsts[partition], ends[partition]
             if isinstance(first, KraftError) or isinstance(end, KraftError):
                 self._hold(partition, str(first if isinstance(first, KraftError) else end))
                 del targets[partition]
                 continue
-            state = self._state_of(copy, partition, topics[partition.topic].topic_id)
+            ids = str(here[partition.topic].topic_id), str(there[target.topic].topic_id)
+            state = self._state_of(copy, partition, *ids)
             if state.next_offset > end.offset:
                 self._hold(
                     partition,
@@ -163,25 +220,36 @@ class Shard:
                 )
                 del targets[partition]
                 continue
-            self._held_back.pop(partition, None)
             copy.states[partition] = self._after_retention(partition, state, first.offset)
         copy.assign(targets)
         return targets
 
-    def _state_of(self, copy: ShardCopy, partition: TopicPartition, topic_id: str) -> PartitionState:
-        state = copy.states.get(partition) or self._way_back.get(partition)
-        if state is not None and state.topic_id == topic_id:
-            return state
+    def _state_of(self, copy: ShardCopy, partition: TopicPartition, topic_id: str, target_id: str) -> PartitionState:
+        state, back = copy.states.get(partition), self._way_back.get(partition)
+        if state is None or (back is not None and back.topic_id == topic_id != state.topic_id):
+            state = back
+        elif back is not None:
+            state = state.continued(back)
+        end = 0
         if state is not None:
-            log.warning("topic was created again at the source", pair=self._pair.name, partition=str(partition))
-        end = 0 if state is None else state.target_end
-        return PartitionState(topic=partition.topic, partition=partition.partition, topic_id=topic_id, target_end=end)
+            is_here, is_there = state.topic_id == topic_id, state.target_id in ("", target_id)
+            if is_here and is_there:
+                return replace(state, target_id=target_id)
+            end = state.target_end if is_there else 0
+            log.warning(
+                "topic was created again, and is mirrored from its beginning",
+                pair=self._pair.name,
+                partition=str(partition),
+                at="target" if is_here else "source",
+            )
+        topic, number = partition.topic, partition.partition
+        return PartitionState(topic=topic, partition=number, topic_id=topic_id, target_id=target_id, target_end=end)
 
     def _after_retention(self, partition: TopicPartition, state: PartitionState, first: int) -> PartitionState:
         if state.next_offset >= first:
             return state
         # What was there before the mirror began is not missed: it is only not there any more.
-        missed = first - state.next_offset if state.records else 0
+        missed = first - state.next_offset if state.next_offset else 0
         if missed:
             log.warning(
                 "the source deleted records before they were mirrored",
@@ -189,9 +257,8 @@ class Shard:
                 partition=str(partition),
                 offsets=missed,
             )
-        return replace(state, next_offset=first, skipped=state.skipped + missed)
+        return replace(state, next_offset=first, leader_epoch=-1, skipped=state.skipped + missed)
 
     def _hold(self, partition: TopicPartition, reason: str) -> None:
-        if self._held_back.get(partition) != reason:
-            self._held_back[partition] = reason
-            log.error("partition is not mirrored", pair=self._pair.name, partition=str(partition), reason=reason)
+        self._held_until_s[partition] = asyncio.get_running_loop().time() + HELD_S
+        log.error("partition is not mirrored", pair=self._pair.name, partition=str(partition), reason=reason)

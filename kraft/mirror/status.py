@@ -13,7 +13,7 @@ from kraft.mirror.config import MirrorConfig, PairConfig
 from kraft.mirror.metrics import age_s
 from kraft.mirror.naming import positions_topic
 from kraft.mirror.positions import Positions
-from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics, places_of
+from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
@@ -42,6 +42,9 @@ class PairStatus(Struct, frozen=True, kw_only=True):
     topics: list[TopicStatus]
     waiting: list[str]
     """Topics that are chosen, and not at the target yet."""
+
+    stopped: list[str]
+    """Partitions that are not mirrored, because the source ends before what was mirrored."""
 
 
 class PairView(Struct, frozen=True, kw_only=True):
@@ -79,7 +82,11 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
         view = await view_of(mirror, pair, aliases, source, target)
         positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
         (group,) = (await target.describe_many_groups([positions])).values()
-        places = list(places_of(view.topics))
+        places = [
+            TopicPartition(each.topic, number)
+            for each in view.topics.values()
+            for number in range(each.source_partitions)
+        ]
         found = await source.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP))
         ends = {each: end.offset for each, end in found.items() if not isinstance(end, KraftError)}
         chosen = chosen_topics(pair, await source.list_topics(), aliases)
@@ -90,16 +97,29 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
             workers=0 if isinstance(group, KraftError) else len(group.members),
             topics=[_topic(each, view, ends) for each in view.topics.values()],
             waiting=sorted(chosen.keys() - view.topics.keys()),
+            stopped=[
+                str(each)
+                for each in places
+                if each in ends and ends[each] < _state(view.topics[each.topic], each, view).next_offset
+            ],
         )
+
+
+def _state(topic: Mirrored, partition: TopicPartition, view: PairView) -> PartitionState:
+    """Return the position; that of a topic which was created again since is none."""
+    state = view.states.get(partition)
+    if state is not None and state.topic_id == topic.topic_id:
+        return state
+    return PartitionState(topic=partition.topic, partition=partition.partition)
 
 
 def _topic(topic: Mirrored, view: PairView, ends: dict[TopicPartition, int]) -> TopicStatus:
     now_ms = time.time_ns() // 1_000_000
     records = lag = skipped = 0
     behind_s = 0.0
-    for number in range(topic.partitions):
+    for number in range(topic.source_partitions):
         partition = TopicPartition(topic.topic, number)
-        state = view.states.get(partition) or PartitionState(topic=topic.topic, partition=number)
+        state = _state(topic, partition, view)
         its_lag = max(0, ends.get(partition, state.next_offset) - state.next_offset)
         records, lag, skipped = records + state.records, lag + its_lag, skipped + state.skipped
         behind_s = max(behind_s, age_s(state, its_lag, now_ms))

@@ -12,7 +12,7 @@ from kraft.client.aio import Admin
 from kraft.client.model.values import NewTopic
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.mirror.config import PairConfig
-from kraft.mirror.naming import POSITIONS_SUFFIX
+from kraft.mirror.naming import is_positions_topic
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -30,6 +30,8 @@ class Mirrored(Struct, frozen=True, kw_only=True):
     partitions: int
     """Those that both have."""
 
+    source_partitions: int
+
 
 def chosen_topics(pair: PairConfig, names: Iterable[str], aliases: frozenset[str]) -> dict[str, str]:
     """Return the names at the target of the topics that the pair mirrors."""
@@ -37,7 +39,7 @@ def chosen_topics(pair: PairConfig, names: Iterable[str], aliases: frozenset[str
         name: pair.naming.at_target(name)
         for name in sorted(names)
         if name not in INTERNAL_TOPICS
-        and not name.endswith(POSITIONS_SUFFIX)
+        and not is_positions_topic(name)
         and pair.topics.has(name)
         and not pair.naming.came_from_target(name, aliases)
     }
@@ -55,13 +57,15 @@ class PairTopics:
     async def look(self) -> dict[str, Mirrored]:
         """Return the mirrored topics that both clusters have."""
         found, wanted = await self._at_source()
-        there = await self._target.find_topics(wanted.values())
+        # All topics: named ones would be refused together if one of them may not be described, or is no name.
+        there = await self._target.find_topics()
         return {
             name: Mirrored(
                 topic=name,
                 topic_id=str(found[name].topic_id),
                 target=target,
                 partitions=min(len(found[name].partitions), len(there[target].partitions)),
+                source_partitions=len(found[name].partitions),
             )
             for name, target in wanted.items()
             if target in there
@@ -73,7 +77,7 @@ class PairTopics:
         What the target refuses for one topic is logged, and tried again at the next look.
         """
         found, wanted = await self._at_source()
-        there = await self._target.find_topics(wanted.values())
+        there = await self._target.find_topics()
         configs = await self._configs_of(wanted)
         for name, target in wanted.items():
             try:

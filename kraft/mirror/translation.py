@@ -42,8 +42,14 @@ class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     topic_id: str = ""
     """Id of the topic at the source: one that was deleted and created again begins anew."""
 
+    target_id: str = ""
+    """Id of the topic at the target, likewise; empty if it was not noted."""
+
     next_offset: int = 0
     """The next one to read at the source."""
+
+    leader_epoch: int = -1
+    """Of the last batch that was read at the source: a leader that does not have it has lost records. -1: unknown."""
 
     target_end: int = 0
     """The offset after the last mirrored record at the target."""
@@ -59,12 +65,15 @@ class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     runs: tuple[Run, ...] = ()
 
-    def advanced(self, next_offset: int, runs: Sequence[Run], timestamp_ms: int) -> PartitionState:
+    def advanced(
+        self, next_offset: int, runs: Sequence[Run], timestamp_ms: int, leader_epoch: int = -1
+    ) -> PartitionState:
         """Return the state after these records were stored at the target."""
         joined = _joined((*self.runs, *runs))
         return replace(
             self,
             next_offset=next_offset,
+            leader_epoch=leader_epoch,
             target_end=joined[-1].target_end if joined else self.target_end,
             records=self.records + sum(each.records for each in runs),
             timestamp_ms=timestamp_ms if runs else self.timestamp_ms,
@@ -87,10 +96,27 @@ class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
             topic=topic,
             partition=self.partition,
             topic_id=topic_id,
+            target_id=self.topic_id,
             next_offset=self.target_end,
             target_end=self.next_offset,
             timestamp_ms=self.timestamp_ms,
             runs=tuple(Run(each.target, each.source, each.records) for each in self.runs),
+        )
+
+    def continued(self, way_back: PartitionState) -> PartitionState:
+        """Return this state, or that of the way back with the counts of this one, if the latter is further on.
+
+        What the way back wrote at the source came from the target, and must not go there again.
+        """
+        if way_back.topic_id != self.topic_id or way_back.next_offset <= self.next_offset:
+            return self
+        first = way_back.runs[0].source if way_back.runs else way_back.next_offset
+        return replace(
+            way_back,
+            target_id=self.target_id or way_back.target_id,
+            records=self.records,
+            skipped=self.skipped,
+            runs=thinned((*(each for each in self.runs if each.source_end <= first), *way_back.runs)),
         )
 
 

@@ -1,8 +1,8 @@
 """Compares both ends of a mirror, up to what is mirrored: every record of the source has to be at the target once.
 
 A record is compared by a checksum of its timestamp, key, value and headers, in memory: 8 bytes a record and side, one
-partition after the other. Records that only one end has deleted, by retention or compaction, are told apart by where
-they are: before the first record that both have.
+partition after the other. Records that only one end has deleted, by retention, are told apart by where they are: before
+the first record that both have. An end has deleted some if its log starts after the first mirrored record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraft.log.format.record_codec import RecordColumns
 from kraft.mirror import clients
 from kraft.mirror.config import MirrorConfig, PairConfig
 from kraft.mirror.status import aliases_of, view_of
-from kraft.mirror.translation import PartitionState
+from kraft.mirror.translation import PartitionState, Run
 from kraft.model.ids import TopicPartition
 
 
@@ -63,9 +63,16 @@ async def _compared(
     pair: PairConfig, here: Consumer, there: Consumer, state: PartitionState, target: TopicPartition
 ) -> PartitionVerdict:
     source = TopicPartition(state.topic, state.partition)
-    mine = await _checksums(here, source, state.next_offset)
-    theirs = await _checksums(there, target, state.target_end)
-    mine, theirs = without_beginnings(mine, theirs)
+    began = state.runs[0] if state.runs else Run(0, 0, 0)
+    start_here = (await here.beginning_offsets([source]))[source]
+    start_there = (await there.beginning_offsets([target]))[target]
+    mine = await _checksums(here, source, start_here, state.next_offset)
+    # What the target had before is no record of the source.
+    theirs = await _checksums(there, target, max(start_there, began.target), state.target_end)
+    if start_there > began.target:
+        mine = without_beginning(mine, theirs)
+    if start_here > began.source:
+        theirs = without_beginning(theirs, mine)
     missing, twice = Counter(mine), Counter(theirs)
     missing.subtract(theirs)
     twice.subtract(mine)
@@ -81,21 +88,16 @@ async def _compared(
     )
 
 
-def without_beginnings(mine: array[int], theirs: array[int]) -> tuple[array[int], array[int]]:
-    """Return both without what only one end still has at its beginning, because the other has deleted it."""
-    if not mine or not theirs or mine[0] == theirs[0]:
-        return mine, theirs
-    for longer, shorter, is_mine in ((mine, theirs, True), (theirs, mine, False)):
-        if shorter[0] in longer:
-            cut = longer[len(longer) - len(shorter) :] if len(longer) > len(shorter) else longer
-            if cut and cut[0] == shorter[0]:
-                return (cut, theirs) if is_mine else (mine, cut)
-    return mine, theirs
+def without_beginning(longer: array[int], shorter: array[int]) -> array[int]:
+    """Return the first one without what it has before the beginning of the other, which has deleted it."""
+    before = len(longer) - len(shorter)
+    return longer[before:] if before > 0 and shorter and longer[before] == shorter[0] else longer
 
 
-async def _checksums(consumer: Consumer, partition: TopicPartition, end: int) -> array[int]:
+async def _checksums(consumer: Consumer, partition: TopicPartition, start: int, end: int) -> array[int]:
     found = array("Q")
-    start = (await consumer.beginning_offsets([partition]))[partition]
+    if start >= end:
+        return found
     async for part in consumer.read_columns(partition, start, end):
         found.extend(checksums(part.columns))
     return found

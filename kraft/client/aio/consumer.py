@@ -156,7 +156,11 @@ class Consumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the offset that the next poll reads from. Raises ValueError for a partition that is not assigned."""
-        self._buffer.seek(partition, offset)
+        self.seek_in_epoch(partition, offset, -1)
+
+    def seek_in_epoch(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Seek; the leader is asked first whether it has what was read before `offset` in that epoch; -1 is unknown."""
+        self._buffer.committed_found(partition, offset, leader_epoch)
         self._moved([partition])
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:

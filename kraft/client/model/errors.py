@@ -63,7 +63,15 @@ class RecordTooLarge(Refusal):
         )
 
 
-class LogTruncated(Refusal):
+class PartitionUnreadable(Refusal):
+    """One partition cannot be read, until the next seek; the others can."""
+
+    def __init__(self, partition: TopicPartition, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        self.partition = partition
+
+
+class LogTruncated(PartitionUnreadable):
     """Records that a consumer has read are no longer in the log, and auto.offset.reset is none.
 
     `position` is the consumer's position. `divergent_offset` is the first offset at which the leader's log differs
@@ -74,8 +82,7 @@ class LogTruncated(Refusal):
         self.what = describe_truncation(partition, position, divergent_offset)
         """The message without the remedy."""
         remedy = "auto.offset.reset=none; seek to the offset to continue from"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.what}, and {remedy}")
-        self.partition = partition
+        super().__init__(partition, ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.what}, and {remedy}")
         self.position = position
         self.divergent_offset = divergent_offset
 

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.client.model.arguments import checked_number, checked_partition
-from kraft.client.model.errors import AuthenticationFailed, LogTruncated, describe_truncation
+from kraft.client.model.errors import AuthenticationFailed, LogTruncated, PartitionUnreadable, describe_truncation
 from kraft.client.model.settings import ConsumerSettings
 from kraft.client.model.values import FoundOffset
 from kraft.client.sans_io.backoff import Backoff, Chance
@@ -283,7 +283,7 @@ class FetchBuffer:
                     self.fail(state.partition, _corrupt(state, result), is_passing=True)
                 return True
             case code:
-                state.error = Refusal(code, f"{state.partition}: {result.error_message}")
+                state.error = PartitionUnreadable(state.partition, code, f"{state.partition}: {result.error_message}")
                 return False
 
     def _keep(self, state: PartitionState, records: bytes, aborted: tuple[AbortedTransaction, ...]) -> None:

@@ -178,10 +178,59 @@ def test_the_way_back_is_refused_while_the_mirror_runs_and_continues_where_it_en
         worker.process.terminate()
         worker.process.wait(30)
     send(there, "orders", range(3_000, 3_500), **KAFKA)
-    with mirroring(back, "one"):
+    with mirroring(back, "one") as worker:
         until_mirrored(back, "orders", 500)
-    assert sorted(map(int, set(all_values(here, "orders", 3)))) == list(range(3_500))
-    assert len(all_values(here, "orders", 3)) == 3_500
+        worker.process.terminate()
+        worker.process.wait(30)
+    assert sorted(map(int, all_values(here, "orders", 3))) == list(range(3_500))
+    send(here, "orders", range(3_500, 3_600))
+    with mirroring(forth, "one"):
+        until_mirrored(forth, "orders", 3_100)
+        assert [(each["missing"], each["twice"]) for each in verified(forth)] == [(0, 0)] * 3
+    assert sorted(map(int, all_values(there, "orders", 3, **KAFKA))) == list(range(3_600)), "what came back stays there"
+
+
+def created_again(admin: Admin, topic: str) -> None:
+    admin.delete_topics([topic])
+    admin.create_topic(topic, 1)
+
+
+def test_topics_that_are_created_again_are_mirrored_anew_beside_one_that_the_target_refuses(
+    here: str, there: str, tmp_path: Path
+) -> None:
+    pair = {"A->B": {"topics": "again,keyless", "sync.topic.configs.enabled": "false", **SAME_NAMES}}
+    file = file_of(tmp_path, here, there, pair, name="again", **{"tasks.max": "1"})
+    with Admin(here) as admin, Admin(there, **KAFKA) as at_target:
+        admin.create_topics([NewTopic(topic="again", partitions=1), NewTopic(topic="keyless", partitions=1)])
+        at_target.create_topics([NewTopic(topic="keyless", partitions=1, configs={"cleanup.policy": "compact"})])
+        with Producer(here) as producer:
+            producer.send("keyless", b"without a key")
+        send(here, "again", range(100))
+        with mirroring(file, "one") as worker:
+            assert "each of its records needs a key" in output_of(worker, "partition is not mirrored")
+            until_mirrored(file, "again", 100)
+            created_again(admin, "again")
+            # More than before: the former position is within the new topic.
+            send(here, "again", range(1_000, 1_300))
+            output_of(worker, "mirrored from its beginning")
+            until_mirrored(file, "again", 300)
+            found = sorted(map(int, all_values(there, "again", 1, **KAFKA)))
+            assert found == [*range(100), *range(1_000, 1_300)]
+            created_again(at_target, "again")
+            output_of(worker, "mirrored from its beginning")
+            until(partial(has_values, there, "again", 300, **KAFKA), "the new topic of the target has them")
+            assert [(each["compared"], each["missing"], each["twice"]) for each in verified(file)] == [(300, 0, 0)]
+            assert topics_of(file)["keyless"]["lag"] == 1
+
+
+def test_two_mirrors_in_opposite_directions_that_begin_together_do_not_both_go_on(
+    here: str, there: str, tmp_path: Path
+) -> None:
+    (tmp_path / "back").mkdir()
+    forth = file_of(tmp_path, here, there, {"A->B": {"topics": "around", **SAME_NAMES}}, name="around-forth")
+    back = file_of(tmp_path / "back", here, there, {"B->A": {"topics": "around", **SAME_NAMES}}, name="around-back")
+    with mirroring(forth, "one") as first, mirroring(back, "one") as second:
+        until(lambda: {first.process.poll(), second.process.poll()} != {None}, "one of them has ended")
 
 
 def test_prefixed_topics_of_several_sources_go_both_ways_and_never_around(

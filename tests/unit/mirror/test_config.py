@@ -86,6 +86,7 @@ def test_settings_of_clients_are_those_of_the_alias_and_of_the_kind() -> None:
         ("topic.filter.class", "x", "topic.filter.class is not supported: no Java runs here; use patterns"),
         ("A.consumer.group.id", "x", "A.consumer.group.id is set by the mirror itself: remove it"),
         ("A.bootstrap.servers", "", "A.bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]"),
+        ("replication.policy.separator", "", "A->B: replication.policy.separator= is not letters, digits"),
         ("replication.policy.class", "My", "A->B: replication.policy.class=My is not one of Default"),
     ],
 )

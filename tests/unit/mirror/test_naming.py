@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.mirror.naming import Naming, cycle_in
+from kraft.mirror.naming import Naming, cycle_in, is_positions_topic
 
 ALIASES = frozenset({"A", "B", "C"})
 
@@ -21,6 +21,17 @@ def test_names_stand_behind_the_alias_of_the_source_or_stay() -> None:
 )
 def test_a_topic_of_the_target_does_not_go_back(topic: str, came: bool) -> None:
     assert Naming(source="A", target="B", prefixed=True).came_from_target(topic, ALIASES) is came
+
+
+def test_an_alias_with_the_separator_in_it_is_found_in_a_name() -> None:
+    naming = Naming(source="dc-1", target="dc-2", prefixed=True, separator="-")
+    assert naming.came_from_target("dc-2-orders", frozenset({"dc-1", "dc-2"}))
+    assert not naming.came_from_target("dc-1-orders", frozenset({"dc-1", "dc-2"}))
+
+
+def test_a_topic_of_a_user_may_end_as_those_of_positions_do() -> None:
+    assert is_positions_topic("kraft-mirror.A-B.positions")
+    assert not is_positions_topic("gps.positions")
 
 
 def test_cycles_are_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kraft.mirror.translation import EXACT_RUNS, PartitionState, Run, runs_of, thinned
 
@@ -68,3 +69,17 @@ def test_thinning_keeps_the_first_and_the_newest() -> None:
     assert kept[0] == runs[0]
     assert kept[-EXACT_RUNS:] == runs[-EXACT_RUNS:]
     assert len(kept) < 40
+
+
+def test_what_the_way_back_brought_is_not_mirrored_again() -> None:
+    forth = replace(EMPTY, topic_id="id").advanced(100, [Run(0, 0, 100)], 1)
+    back = forth.turned("orders", "other").advanced(200, [Run(101, 100, 99)], 1)
+    again = forth.continued(back.turned("orders", "id"))
+    assert (again.next_offset, again.target_end, again.records) == (199, 200, 100)
+    assert [again.at_target(each) for each in (0, 50, 100, 150, 199)] == [0, 50, 101, 151, 200]
+
+
+def test_a_way_back_that_is_not_further_on_changes_nothing() -> None:
+    forth = replace(EMPTY, topic_id="id").advanced(100, [Run(0, 0, 100)], 1)
+    assert forth.continued(forth.turned("orders", "other").turned("orders", "id")) is forth
+    assert forth.continued(replace(forth, next_offset=500, topic_id="created again")) is forth
