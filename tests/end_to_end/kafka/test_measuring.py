@@ -72,8 +72,13 @@ def script(cluster: Cluster, name: str, *arguments: str, stdin: bytes = b"") -> 
 def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
+    """The files of settings are those of Kafka's samples, except for what the options say."""
     properties = ("--property", "parse.headers=true", "--property", "parse.key=true")
-    script(cluster, "kafka-console-producer", "--topic", topic, *properties, stdin=b"a:1\tk\tv\n")
+    producer, consumer = tmp_path / "producer.properties", tmp_path / "consumer.properties"
+    producer.write_text("bootstrap.servers=localhost:9092\ncompression.type=none\n")
+    consumer.write_text("bootstrap.servers=localhost:9092\ngroup.id=test-consumer-group\n")
+    sending = ("--topic", topic, *properties, "--producer.config", str(producer))
+    script(cluster, "kafka-console-producer", *sending, stdin=b"a:1\tk\tv\n")
     shown = ("--property", "print.headers=true", "--property", "print.key=true")
     reading = ("--topic", topic, "--from-beginning", "--max-messages", "1")
 
@@ -85,9 +90,7 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
         assert script(cluster, "kafka-console-consumer", *reading, *shown) == "a:1\tk\tv\n"
     assert len([each for each in groups() - before if each.startswith("console-consumer-")]) == 2
 
-    file = tmp_path / "consumer.properties"
-    file.write_text("group.id=test-consumer-group\n")
-    assert script(cluster, "kafka-console-consumer", *reading, "--consumer.config", str(file)) == "v\n"
+    assert script(cluster, "kafka-console-consumer", *reading, "--consumer.config", str(consumer)) == "v\n"
     assert "test-consumer-group" in groups()
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from tests.support.command_line import kraft
+from tests.support.mirrors import mirror_file, mirroring, topics_of, verified
 from tests.support.records import publish_in_transactions
+from tests.support.waiting import until
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -174,6 +177,52 @@ def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(
     produce(cluster, "stream", range(5_000, 8_000))
     run_available(stream(spark, cluster, "stream"), tmp_path / "checkpoint", second)
     second.assert_once_each(range(5_000, 8_000))
+
+
+@pytest.mark.slow
+def test_a_stream_batch_jobs_and_a_mirror_read_one_topic_at_once_each_for_itself(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The stream and the mirror follow the topic while batch jobs come and go; nobody takes a record from another."""
+    create_topic(cluster, "shared")
+    produce(cluster, "shared", range(1_000))
+    with Cluster(nodes=1) as elsewhere, mirrored(cluster, elsewhere, "shared", tmp_path) as file:
+        numbers = Numbers()
+        frame = stream(spark, cluster, "shared", **{"kafka.group.id": "stream"})
+        query = frame.writeStream.foreachBatch(numbers.write).option("checkpointLocation", str(tmp_path / "at")).start()
+        try:
+            numbers.wait_for(1_000, query)
+            until(lambda: copied(file) == 1_000, lambda: copied(file))
+            options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": "shared"}
+            rows = spark.read.format("kraft").options(**options).load().collect()
+            job = kraft(cluster, "consume", "shared", "--group", "job", "--from-beginning", "--max-messages", "1000")
+            produce(cluster, "shared", range(1_000, 1_500))
+            numbers.wait_for(1_500, query)
+            until(lambda: copied(file) == 1_500, lambda: copied(file))
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        (verdict,) = {(each["missing"], each["twice"], each["in_order"]) for each in verified(file)}
+    numbers.assert_once_each(range(1_500))
+    assert sorted(int(row.value) for row in rows) == sorted(map(int, job.split())) == list(range(1_000))
+    assert verdict == (0, 0, True)
+    described = json.loads(kraft(cluster, "groups", "describe", "stream", "job", "--output", "json"))
+    lags = {each["group"]: sum(one["lag"] for one in each["partitions"]) for each in described}
+    assert lags == {"stream": 0, "job": 500}
+
+
+@contextmanager
+def mirrored(source: Cluster, target: Cluster, topic: str, directory: Path) -> Iterator[Path]:
+    """Mirror the topic beside the block; yield the mirror's file."""
+    clusters = {"A.bootstrap.servers": source.bootstrap_servers, "B.bootstrap.servers": target.bootstrap_servers}
+    file = mirror_file(directory / "mirror.properties", clusters, {"A->B": {"topics": topic}})
+    with mirroring(file, "one"):
+        yield file
+
+
+def copied(file: Path) -> int:
+    """Return how many records the mirror has copied of the only topic."""
+    return sum(int(each["records"]) for each in topics_of(file).values())
 
 
 @pytest.mark.slow

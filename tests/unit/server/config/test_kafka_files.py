@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kraft.server.config.loading import ConfigError
@@ -53,6 +55,52 @@ inter.broker.listener.name=PLAINTEXT
 advertised.listeners=PLAINTEXT://localhost:9092
 """
 )
+BEFORE_KAFKA_4 = """
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""Settings that the samples of Kafka 2.8 have in common."""
+
+FIRST_SERVER = (
+    BEFORE_KAFKA_4
+    + """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+log.dirs=/tmp/kraft-combined-logs
+"""
+)
+"""The sample of Kafka 2.8 for a node without ZooKeeper."""
+
+WITH_ZOOKEEPER = (
+    BEFORE_KAFKA_4
+    + """
+broker.id=0
+listeners=PLAINTEXT://localhost:9092
+log.dirs=/tmp/kafka-logs
+group.initial.rebalance.delay.ms=0
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+"""
+)
+"""The sample of Kafka 2.8 for a broker with ZooKeeper, with a listener on this machine."""
+
 OF_LISTENERS = "CONTROLLER://:9093 is opened as CONTROLLER://localhost:9093: for controllers on other machines, set"
 
 
@@ -74,6 +122,43 @@ def test_kafkas_sample_of_a_combined_node_starts_as_it_is(load_text: Load) -> No
     assert any(OF_LISTENERS in each for each in said)
     assert any("PLAINTEXT://:9092 is opened as PLAINTEXT://localhost:9092, because it sends" in each for each in said)
     assert any(each.startswith("controller.quorum.voters: is not set: this node is the only") for each in said)
+
+
+@pytest.mark.parametrize("voters", ["1@localhost:9093", "1@localhost:9093,2@localhost:9193,3@localhost:9293"])
+def test_the_sample_of_kafka_2_8_without_zookeeper_starts_as_it_is_alone_and_as_one_of_three(
+    load_text: Load, voters: str
+) -> None:
+    config = load_text(FIRST_SERVER.replace("1@localhost:9093", voters))
+    assert ",".join(map(str, config.quorum.voters)) == voters
+    assert [str(each) for each in config.listeners] == [
+        "PLAINTEXT://localhost:9092",
+        "CONTROLLER://localhost:9093",
+        "GRPC://localhost:9094",
+    ]
+    assert config.log_dirs == (Path("/tmp/kraft-combined-logs"),)
+    assert not [each for each in config.warnings if "unknown key" in each.message]
+
+
+def test_the_sample_of_kafka_2_8_with_zookeeper_is_answered_with_one_remedy_for_each_line(load_text: Load) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(WITH_ZOOKEEPER)
+    problems = [each.partition("server.properties")[2] for each in str(raised.value).splitlines()]
+    line = WITH_ZOOKEEPER.splitlines().index("zookeeper.connect=localhost:2181") + 1
+    assert [each.split()[0] for each in problems[1:3]] == [f":{line}:", f":{line + 1}:"]
+    assert all("Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=" in p for p in problems[1:3])
+    assert [each.split()[1] for each in problems[3:]] == ["process.roles", "controller.quorum.voters"]
+    config = load_text(
+        "".join(each for each in WITH_ZOOKEEPER.splitlines(keepends=True) if not each.startswith("zookeeper."))
+        .replace("listeners=", "listeners=CONTROLLER://localhost:9093,")
+        .replace("broker.id=0\n", "broker.id=0\nprocess.roles=broker,controller\n")
+        + "controller.quorum.voters=0@localhost:9093\n"
+    )
+    assert (config.node_id, config.log_dirs) == (0, (Path("/tmp/kafka-logs"),))
+    assert [str(each) for each in config.listeners] == [
+        "CONTROLLER://localhost:9093",
+        "PLAINTEXT://localhost:9092",
+        "GRPC://localhost:9094",
+    ]
 
 
 def test_kafkas_sample_of_a_controller_starts_as_it_is(load_text: Load) -> None:

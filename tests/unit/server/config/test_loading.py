@@ -18,7 +18,7 @@ from kraft.server.config.values import CONTROLLER, GRPC, Durability, Listener, R
 from tests.unit.server.config.files import COMBINED, CONTRACT, Load, Refuse
 
 
-def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
+def test_a_file_of_a_node_among_three_voters_is_taken_as_it_is_written(load_text: Load) -> None:
     config = load_text(CONTRACT)
     assert config.roles == {Role.BROKER, Role.CONTROLLER}
     assert config.node_id == 1
