@@ -37,6 +37,27 @@ async def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker
     assert (result.leader_id, result.leader_epoch) == (1, 4)
 
 
+async def test_a_fetch_of_a_consumer_costs_the_same_with_any_number_of_replicas(tmp_path: Path) -> None:
+    reads = []
+    for replicas in ((1,), (1, 2, 3)):
+        broker = Broker(tmp_path / str(len(replicas)))
+        partition = broker.open()
+        lead(partition, replicas=replicas)
+        for value in ("a", "b", "c"):
+            append_to(partition, batch(value), 1)
+        broker.sync()
+        for follower in replicas[1:]:
+            fetched(partition, 3, broker_id=follower, broker_epoch=follower)
+        broker.disk.read.clear()
+        began = asyncio.get_running_loop().time()
+        # The followers are not there to be asked: whoever waited for them would wait for ever.
+        response = await fetch_handler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+        assert values(response) == [["a", "b", "c"]]
+        assert asyncio.get_running_loop().time() == began
+        reads.append([Path(each).name for each in broker.disk.read])
+    assert reads[0] == reads[1] != []
+
+
 async def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_not_by_the_append(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
