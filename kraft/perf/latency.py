@@ -43,7 +43,10 @@ def run(producer: Producer, consumer: Consumer, load: LatencyLoad, show: Callabl
         (value,) = payloads(number, 1)
         key = os.urandom(load.key_bytes) if load.key_bytes else None
         began_ns = time.monotonic_ns()
-        producer.send(load.topic, value, key=key, headers=load.headers).result(ARRIVAL_S_MAX)
+        try:
+            producer.send(load.topic, value, key=key, headers=load.headers).result(ARRIVAL_S_MAX)
+        except TimeoutError:
+            raise KraftError(f"a record was not acknowledged within {ARRIVAL_S_MAX:.0f} s") from None
         _receive(consumer, key, value)
         latencies.add((time.monotonic_ns() - began_ns) // 1_000)
         show(latencies)

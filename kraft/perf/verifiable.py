@@ -43,16 +43,19 @@ class NumberSender:
         self._numbers = numbers
         self._emit = emit
         self._sent = 0
+        self._failure: OSError | None = None
         self.acked = 0
         self._began_s = time.monotonic()
 
     def run(self) -> None:
-        """Send all. Raises KraftError of a record that cannot be queued."""
+        """Send all. Raises KraftError of a record that cannot be queued, OSError once nobody reads the events."""
         numbers = self._numbers
         self._began_s = time.monotonic()
         pace = Pace(numbers.records_per_s, self._began_s)
         self._emit("startup_complete", {})
         while numbers.messages_max < 0 or self._sent < numbers.messages_max:
+            if self._failure is not None:
+                raise self._failure
             if pace.due(self._sent, 1, time.monotonic()):
                 self._send(self._sent)
                 self._sent += 1
@@ -83,6 +86,13 @@ class NumberSender:
         future.add_done_callback(partial(self._ended, key, value))
 
     def _ended(self, key: str | None, value: str, future: Future[RecordMetadata]) -> None:
+        try:
+            self._emit_result(key, value, future)
+        except OSError as error:
+            # A callback's error would only be logged, and the sending go on for ever.
+            self._failure = error
+
+    def _emit_result(self, key: str | None, value: str, future: Future[RecordMetadata]) -> None:
         sent = {"key": key, "value": value}
         error = future.exception()
         if error is None:

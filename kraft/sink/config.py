@@ -121,6 +121,11 @@ _NUMBERS: Final = {
 }
 """Default, lowest and highest."""
 
+_OWN_SETTINGS: Final = frozenset(
+    {"bootstrap.servers", "group.id", "enable.auto.commit", "auto.commit.interval.ms", "wire.protocol"}
+)
+"""Settings of the consumer that the sink needs as they are: it commits what the engine has acknowledged."""
+
 KEYS: Final = (
     "bootstrap.servers",
     "wire.protocol",
@@ -296,6 +301,8 @@ class _Reading:
 
     def unknown(self) -> None:
         for key in self._given:
+            if key.startswith("consumer.") and key.removeprefix("consumer.").replace("_", ".") in _OWN_SETTINGS:
+                self.problems.append(f"{key} is set by the sink itself: remove it")
             if key in KEYS or is_security_key(key) or key.startswith(("consumer.", f"{_ENGINE_TLS}ssl.")):
                 continue
             known = ", ".join(KEYS)

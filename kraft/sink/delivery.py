@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct, structs
 
 from kraft.client import ErrorCode, KraftError, Producer, RecordMetadata, RecordTooLarge, Refusal
+from kraft.client.model.errors import BufferExhausted
 from kraft.client.sans_io.backoff import Backoff
 from kraft.log.format.record_codec import Header
 from kraft.sink.counts import Counts
@@ -124,7 +125,12 @@ class Delivery:
 
     def _sent(self, found: Refused) -> Future[RecordMetadata]:
         record = found.record
-        return self._producer.send(self._dead_letters, record.value, key=record.key, headers=_headers(found))
+        try:
+            return self._producer.send(self._dead_letters, record.value, key=record.key, headers=_headers(found))
+        except BufferExhausted as error:
+            failed: Future[RecordMetadata] = Future()
+            failed.set_exception(error)
+            return failed
 
     def _pause(self, failures: int, reason: str, documents: int) -> None:
         """Wait before a retry. Raises Stopped."""
@@ -155,6 +161,9 @@ def _is_too_large(error: BaseException) -> bool:
 
 
 def _without_value(found: Refused) -> Refused:
-    """Return a letter for a record that has no room for headers beside its value."""
+    """Return a letter for a record that has no room for headers beside its value, or even beside its key."""
+    if not found.record.value and not found.record.headers:
+        record = structs.replace(found.record, key=None)
+        return Refused(record, found.kind, f"(key left out, it is too large) {found.reason}")
     record = structs.replace(found.record, value=b"", headers=())
     return Refused(record, found.kind, f"(value left out, it is too large) {found.reason}")

@@ -56,7 +56,13 @@ def run(config: SinkConfig, say: Callable[[str], None]) -> None:
     counts, stop = Counts(), threading.Event()
     _check_login(config)
     _have_dead_letters(config)
-    settings = {"group_id": config.group_id, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    settings = {
+        "group_id": config.group_id,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        # What was aborted is sent again by its producer, and would be in the index twice.
+        "isolation_level": "read_committed",
+    }
     with (
         metrics_page(config.metrics, counts),
         Producer(**config.client) as producer,

@@ -274,7 +274,10 @@ class FetchBuffer:
                 self._keep(state, result.records, tuple(result.aborted))
                 return False
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._reset(state, _out_of_range(state, result))
+                what = _out_of_range(state, result)
+                self._reset(state, f"{what}, and auto.offset.reset=none")
+                if state.error is None:
+                    log.warning("%s; reading continues at the %s offset", what, self._settings.auto_offset_reset)
                 return False
             case code if code.retriable:
                 self._retry(state, asked, now_ms)
@@ -486,4 +489,4 @@ def _corrupt(state: PartitionState, result: FetchPartitionResult) -> InvalidBatc
 
 def _out_of_range(state: PartitionState, result: FetchPartitionResult) -> str:
     start = f" (log start offset {result.log_start_offset})" if result.log_start_offset >= 0 else ""
-    return f"{state.partition} does not hold offset {state.fetch_offset}{start}, and auto.offset.reset=none"
+    return f"{state.partition} does not hold offset {state.fetch_offset}{start}"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, cast
 
 import pytest
 
+from kraft.client import Producer, RecordMetadata
+from kraft.perf.verifiable import NumberSender, NumbersToSend
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.conftest import cluster, kraft
 from tests.unit.cli.shell import Shell
@@ -29,6 +33,22 @@ def test_the_producer_prints_what_became_of_each_record(kraft: Shell, cluster: F
         ("producer_send_success", "0", "7.2", 2),
     ]
     assert (data["name"], data["sent"], data["acked"]) == ("tool_data", 3, 3)
+
+
+def test_the_producer_ends_once_nobody_reads_its_lines() -> None:
+    def emit(name: str, fields: Mapping[str, Any]) -> None:
+        if name == "producer_send_success":
+            raise BrokenPipeError
+
+    class Acknowledging:
+        def send(self, *given: Any, **named: Any) -> Future[RecordMetadata]:
+            future: Future[RecordMetadata] = Future()
+            future.set_result(RecordMetadata("orders", 0, 1, 2))
+            return future
+
+    numbers = NumbersToSend(topic="orders", messages_max=-1, records_per_s=-1)
+    with pytest.raises(BrokenPipeError):
+        NumberSender(cast(Producer, Acknowledging()), numbers, emit).run()
 
 
 @pytest.mark.parametrize("command", ["produce", "consume"])

@@ -37,6 +37,8 @@ def test_an_empty_file_gets_a_line_for_each_key_that_is_missing() -> None:
     ("key", "value", "problem"),
     [
         ("topics", "logs,a b", "a b: "),
+        ("consumer.enable.auto.commit", "true", "consumer.enable.auto.commit is set by the sink itself: remove it"),
+        ("consumer.group_id", "other", "consumer.group_id is set by the sink itself: remove it"),
         ("topics", "logs,dead-letters", "errors.deadletterqueue.topic.name=dead-letters is read itself"),
         ("batch__size", "0", "batch.size=0 is not possible: give a whole number from 1 to 100000"),
         ("linger__ms", "½", "linger.ms=½ is not possible"),

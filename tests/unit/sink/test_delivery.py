@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kraft.client import ErrorCode, Producer, Refusal
+from kraft.client.model.errors import BufferExhausted
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery, Stopped
 from kraft.sink.documents import Document, Item, ItemError, Record, Refused
@@ -115,6 +116,28 @@ def test_a_record_that_is_too_large_with_its_headers_is_a_dead_letter_without_it
     ((_, value, headers),) = producer.letters
     assert value == b""
     assert headers["__connect.errors.offset"] == b"0"
+
+
+def test_a_dead_letter_whose_key_alone_is_too_large_goes_without_it() -> None:
+    too_large = Refusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    producer = FakeProducer(too_large, too_large)
+    settled(FakeEngine([NO_NUMBER]), producer, 1)
+    ((_, _, headers),) = producer.letters
+    assert headers["__connect.errors.exception.message"].startswith(b"(key left out, it is too large) (value left out")
+
+
+def test_a_dead_letter_waits_for_room_in_the_producer() -> None:
+    producer = FakeProducer()
+    send, failures = producer.send, [BufferExhausted("the buffers are full")]
+
+    def full_at_first(*given: Any, **named: Any) -> Future[Any]:
+        if failures:
+            raise failures.pop()
+        return send(*given, **named)
+
+    producer.send = full_at_first  # type: ignore[method-assign]  # Of one instance.
+    settled(FakeEngine([NO_NUMBER]), producer, 1)
+    assert len(producer.letters) == 1
 
 
 def test_a_request_that_is_too_large_is_halved_down_to_the_one_document() -> None:
