@@ -23,6 +23,8 @@ from kraft.sink.documents import ValueFormat, index_problem
 from kraft.tls.stores import TlsSettings
 
 _ID_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,64}")
+_VISIBLE: Final = re.compile(r"[!-~]*")
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _ENGINE_TLS: Final = "connection."
@@ -60,7 +62,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     """connection.compression"""
 
     timeout_s: float = 60.0
-    """read.timeout.ms: longest wait for more of an answer."""
+    """read.timeout.ms: longest time of a request with its answer."""
 
     tls: TlsSettings | None = None
     """connection.ssl.*; None for the certificate authorities of the system."""
@@ -253,11 +255,13 @@ class _Reading:
             self.problems.append("connection.username and connection.api.key are two logins: give one of them")
         if ("connection.username" in given) != ("connection.password" in given):
             self.problems.append("connection.username and connection.password belong together: give both")
+        if _VISIBLE.fullmatch(given.get("connection.api.key", "").strip()) is None:
+            self.problems.append("connection.api.key has characters that no key has: give it as the engine encoded it")
         return EngineConfig(
             urls=urls,
             user=given.get("connection.username", ""),
             password=Password(given.get("connection.password", "")),
-            api_key=Password(given.get("connection.api.key", "")),
+            api_key=Password(given.get("connection.api.key", "").strip()),
             compression=self.one_of("connection.compression", Compression, Compression.NONE),
             timeout_s=timeout_ms / 1_000,
             tls=self._engine_tls(),
@@ -266,7 +270,9 @@ class _Reading:
     def _url(self, text: str, has_login: bool) -> None:
         try:
             parts = urlsplit(text)
-            is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            host = (parts.hostname or "").encode("idna")
+            is_one = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+            is_one = is_one and _VISIBLE.fullmatch(parts.path) is not None
         except ValueError:
             parts, is_one = urlsplit(""), False
         if not is_one or parts.query or parts.fragment:

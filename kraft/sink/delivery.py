@@ -18,11 +18,14 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.log.format.record_codec import Header
 from kraft.sink.counts import Counts
 from kraft.sink.documents import Document, Item, Refused, Verdict, refused, verdict
-from kraft.sink.engine import EngineAway, RequestRefused
+from kraft.sink.engine import EngineAway, Overloaded, RequestRefused
 
 log = structlog.get_logger()
 
 _REASON_MAX: Final = 1_000
+_OVERLOADED_MAX: Final = 3
+"""Times that a request finds no room before it is halved: an engine never has room for more than a part of its heap."""
+
 _CONNECT: Final = "__connect.errors."
 """Kafka Connect's names of headers, which tools for dead letters know."""
 
@@ -82,17 +85,14 @@ class Delivery:
                 self._counts.request_failed()
                 if len(documents) > 1:
                     # One of them may be too large, or all together.
-                    middle = len(documents) // 2
-                    return [
-                        *found,
-                        *self._index(documents[:middle], engine),
-                        *self._index(documents[middle:], engine),
-                    ]
+                    return [*found, *self._index_halves(documents, engine)]
                 return [*found, Refused(documents[0].record, "request_refused", str(error))]
             except EngineAway as error:
                 self._counts.request_failed()
                 failures += 1
-                self._pause(failures, str(error), len(documents))
+                self._pause(failures, str(error), len(documents), error.retry_after_s)
+                if isinstance(error, Overloaded) and failures >= _OVERLOADED_MAX and len(documents) > 1:
+                    return [*found, *self._index_halves(documents, engine)]
                 continue
             self._counts.request_done(perf_counter() - began_s, sent_bytes)
             verdicts = [verdict(each) for each in items]
@@ -107,6 +107,10 @@ class Delivery:
                 why = refused(*later[0])
                 self._pause(failures, f"{why.kind}: {why.reason}", len(documents))
         return found
+
+    def _index_halves(self, documents: list[Document], engine: Bulk) -> list[Refused]:
+        middle = len(documents) // 2
+        return [*self._index(documents[:middle], engine), *self._index(documents[middle:], engine)]
 
     def _put_aside(self, found: list[Refused]) -> None:
         """Store dead letters, each once it is acknowledged."""
@@ -132,9 +136,9 @@ class Delivery:
             failed.set_exception(error)
             return failed
 
-    def _pause(self, failures: int, reason: str, documents: int) -> None:
-        """Wait before a retry. Raises Stopped."""
-        pause_ms = self._backoff.delay_ms(failures)
+    def _pause(self, failures: int, reason: str, documents: int, asked_s: int = 0) -> None:
+        """Wait before a retry, as long as asked for and no longer than ever. Raises Stopped."""
+        pause_ms = max(self._backoff.delay_ms(failures), min(asked_s * 1_000, self._backoff.max_ms))
         self._counts.retried()
         log.warning(
             "delivery will be retried", reason=reason, documents=documents, failures=failures, pause_ms=pause_ms

@@ -149,9 +149,16 @@ class Verdict(StrEnum):
     REFUSED = "refused"
 
 
+class Cause(Struct, frozen=True):
+    reason: str | None = None
+    caused_by: Cause | None = None
+
+
 class ItemError(Struct, frozen=True):
     type: str = "unknown"
     reason: str | None = None
+    caused_by: Cause | None = None
+    """The reason alone may be "failed to parse"."""
 
 
 class Item(Struct, frozen=True):
@@ -160,9 +167,18 @@ class Item(Struct, frozen=True):
 
 
 _OPERATORS_MATTER: Final = frozenset(
-    {"validation_exception", "index_closed_exception", "cluster_block_exception", "circuit_breaking_exception"}
+    {
+        "validation_exception",
+        "index_closed_exception",
+        "cluster_block_exception",
+        "circuit_breaking_exception",
+        "routing_missing_exception",
+    }
 )
 """Errors of status 400 and above that are no document's: too many shards, a closed index, a full disk."""
+
+_OPERATORS_REASONS: Final = ("no write index is defined for alias", "pipeline with id [")
+"""Reasons of illegal_argument_exception, which may also be a document's."""
 
 
 def verdict(item: Item) -> Verdict:
@@ -175,10 +191,22 @@ def verdict(item: Item) -> Verdict:
         return Verdict.INDEXED
     if item.status == 409:
         return Verdict.ALREADY_THERE
-    kind = item.error.type if isinstance(item.error, ItemError) else ""
-    return Verdict.REFUSED if item.status in (400, 413) and kind not in _OPERATORS_MATTER else Verdict.LATER
+    is_documents = item.status in (400, 413) and not _is_operators(item.error)
+    return Verdict.REFUSED if is_documents else Verdict.LATER
+
+
+def _is_operators(error: ItemError | str | None) -> bool:
+    if not isinstance(error, ItemError):
+        return False
+    return error.type in _OPERATORS_MATTER or (error.reason or "").startswith(_OPERATORS_REASONS)
 
 
 def refused(document: Document, item: Item) -> Refused:
     error = item.error if isinstance(item.error, ItemError) else ItemError(reason=item.error)
-    return Refused(document.record, error.type, error.reason or f"status {item.status}")
+    reasons = [error.reason or f"status {item.status}"]
+    cause = error.caused_by
+    while cause is not None:
+        if cause.reason and cause.reason not in reasons:
+            reasons.append(cause.reason)
+        cause = cause.caused_by
+    return Refused(document.record, error.type, ": ".join(reasons))

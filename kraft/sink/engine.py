@@ -1,17 +1,22 @@
 """One connection to a search engine, which is kept open, and its `_bulk` API (Elasticsearch, OpenSearch and alike).
 
 By Python's own HTTP client: a kept connection, one request at a time, TLS and gzip are all that is needed of it, so the
-package has no further dependency. Redirects and proxies are not followed.
+package has no further dependency. Redirects and proxies are not followed: the login goes to the named nodes alone.
+A request and its answer have one deadline together, so that an answer that drips ends, too.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import http.client
+import io
+import socket
 import ssl
-from collections.abc import Sequence
-from typing import Final
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -23,26 +28,68 @@ from kraft.sink.documents import Document, Item
 from kraft.tls.contexts import client_context
 
 ANSWER_BYTES_MAX: Final = 64 << 20
-_WANTED: Final = "errors,items.*.status,items.*.error.type,items.*.error.reason"
+_WANTED: Final = (
+    "errors,items.*.status,items.*.error.type,items.*.error.reason,"
+    "items.*.error.caused_by.reason,items.*.error.caused_by.caused_by.reason"
+)
 _REASON_MAX: Final = 300
 _GZIP_LEVEL: Final = 1
+_SENT_AT_ONCE_BYTES: Final = 64 * 1024
 
 
 class EngineAway(Exception):
     """No answer, or one that says: later. One sentence."""
+
+    def __init__(self, problem: str, retry_after_s: int = 0) -> None:
+        """`retry_after_s` is what the engine, or a proxy before it, asks for."""
+        super().__init__(problem)
+        self.retry_after_s = retry_after_s
 
 
 class RequestRefused(Exception):
     """The engine refuses the whole request (400, or 413: it is too large). One sentence."""
 
 
+class Overloaded(EngineAway):
+    """The engine has no room for the request (429): now, or for so large a one."""
+
+
 class LoginRefused(EngineAway):
     """The engine does not take the login (401, 403)."""
+
+
+class NoEngine(EngineAway):
+    """Something else answers at the address."""
 
 
 class _Answer(Struct, frozen=True):
     errors: bool
     items: list[dict[str, Item]] = []
+
+
+class _Refusal(Struct, frozen=True):
+    """The body of a request that the engine refuses; the filter of paths does not concern it."""
+
+    error: msgspec.Raw
+
+
+class _UntilDeadline(io.RawIOBase):
+    """Reads of a socket that have one deadline together. They raise TimeoutError after it."""
+
+    def __init__(self, raw: Any, connected: socket.socket, until_s: float) -> None:
+        self._raw, self._socket, self._until_s = raw, connected, until_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(_left_s(self._until_s))
+        found: int | None = self._raw.readinto(buffer)
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 class Engine:
@@ -53,12 +100,13 @@ class Engine:
         self._context: ssl.SSLContext | None = None
         self._urls = [urlsplit(each) for each in config.urls]
         self._connection: http.client.HTTPConnection | None = None
+        self._is_interrupted = False
         self._headers = {"Accept": "application/json", "User-Agent": "kraft-sink", **_login(config)}
         self._decode = msgspec.json.Decoder(_Answer).decode
 
     def check(self) -> None:
-        """Ask who is there. Raises EngineAway, and LoginRefused."""
-        self._asked("GET", "/", None, {})
+        """Ask who is there. Raises EngineAway, LoginRefused, and NoEngine."""
+        self._asked("GET", "/", b"", {})
 
     def bulk(self, documents: Sequence[Document]) -> tuple[list[Item], int]:
         """Index the documents. Return what became of each, and the bytes sent. Raises EngineAway, RequestRefused."""
@@ -70,10 +118,10 @@ class Engine:
         try:
             answer = self._decode(answered)
         except msgspec.MsgspecError as error:
-            raise EngineAway(f"its answer is not that of the _bulk API: {error}") from None
+            raise self._no_engine(f"its answer is not that of the _bulk API: {error}") from None
         items = [item for each in answer.items for item in each.values()]
         if len(items) != len(documents):
-            raise EngineAway(f"its answer has {len(items)} items for {len(documents)} documents")
+            raise self._no_engine(f"its answer has {len(items)} items for {len(documents)} documents")
         return items, len(body)
 
     def close(self) -> None:
@@ -81,17 +129,31 @@ class Engine:
             self._connection.close()
             self._connection = None
 
-    def _asked(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
-        url = self._urls[0]
+    def interrupt(self) -> None:
+        """End a request that another thread waits for, and each later one: they raise EngineAway."""
+        self._is_interrupted = True
+        if (connection := self._connection) is not None and (connected := connection.sock) is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def _asked(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
+        url, until_s = self._urls[0], time.monotonic() + self._config.timeout_s
+        is_kept = self._connection is not None
         try:
-            if self._connection is None:
-                self._connection = self._dialled(url)
-            self._connection.request(method, f"{url.path}{path}", body, {**self._headers, **headers})
-            answer = self._connection.getresponse()
+            try:
+                answer = self._answer(url, method, path, body, headers, until_s)
+            except ConnectionError:
+                if not is_kept:
+                    raise
+                # The node, or a proxy, has closed it since: nothing is wrong with that.
+                self.close()
+                answer = self._answer(url, method, path, body, headers, until_s)
             read = answer.read(ANSWER_BYTES_MAX + 1)
             if len(read) > ANSWER_BYTES_MAX:
-                raise EngineAway("its answer is longer than 64 MiB")
-        except (OSError, http.client.HTTPException) as error:
+                raise EngineAway(f"{url.netloc}: its answer is longer than 64 MiB")
+            if answer.length:
+                raise EngineAway(f"{url.netloc}: its answer broke off")
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._ask_next()
             raise EngineAway(f"{url.netloc}: {_reason(error)}") from None
         except EngineAway:
@@ -99,20 +161,63 @@ class Engine:
             raise
         if answer.will_close:
             self.close()
-        return self._checked(answer.status, read, url)
+        return self._checked(answer, read, url)
 
-    def _checked(self, status: int, body: bytes, url: SplitResult) -> bytes:
+    def _answer(
+        self, url: SplitResult, method: str, path: str, body: bytes, headers: dict[str, str], until_s: float
+    ) -> http.client.HTTPResponse:
+        """Send a request and return the beginning of its answer."""
+        if self._is_interrupted:
+            raise EngineAway("the sink ends")
+        if self._connection is None:
+            self._connection = self._dialled(url)
+        connection = self._connection
+        if connection.sock is None:
+            connection.connect()
+        connection.sock.settimeout(_left_s(until_s))
+
+        def answer(connected: socket.socket, *given: Any, **named: Any) -> http.client.HTTPResponse:
+            found = http.client.HTTPResponse(connected, *given, **named)
+            found.fp = io.BufferedReader(_UntilDeadline(found.fp.detach(), connected, until_s))
+            return found
+
+        connection.response_class = answer  # type: ignore[assignment]  # It is only called.
+        length = {"Content-Length": str(len(body))} if body else {}
+        parts = _parts(body, connection.sock, until_s) if body else None
+        try:
+            connection.request(method, f"{url.path}{path}", parts, {**self._headers, **length, **headers})
+        except ConnectionError:
+            # One that finds a request too large may say so, and read no more of it.
+            found = connection.getresponse()
+            found.will_close = True
+            return found
+        return connection.getresponse()
+
+    def _checked(self, answer: http.client.HTTPResponse, body: bytes, url: SplitResult) -> bytes:
+        status = answer.status
         if status == http.HTTPStatus.OK:
             return body
         said = printable(body[:_REASON_MAX].decode(errors="replace")).strip()
         problem = f"{url.netloc}: status {status}: {said}"
         if status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
             raise LoginRefused(problem)
-        if status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+        if status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise RequestRefused(problem)
+        if status == http.HTTPStatus.BAD_REQUEST:
+            if _is_of_engine(body):
+                raise RequestRefused(problem)
+            # A proxy says it of every request: documents have nothing to do with it.
+            raise self._no_engine(problem)
+        if (place := answer.getheader("Location")) is not None and 300 <= status < 400:
+            raise self._no_engine(f"{url.netloc}: status {status}: not followed to {printable(place[:_REASON_MAX])}")
         # The node may be the one that is overloaded or in trouble.
         self._ask_next()
-        raise EngineAway(problem)
+        kind = Overloaded if status == http.HTTPStatus.TOO_MANY_REQUESTS else EngineAway
+        raise kind(problem, _retry_after_s(answer))
+
+    def _no_engine(self, problem: str) -> NoEngine:
+        self._ask_next()
+        return NoEngine(problem)
 
     def _ask_next(self) -> None:
         self.close()
@@ -141,3 +246,32 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return printable((getattr(error, "strerror", None) or str(error) or type(error).__name__)[:_REASON_MAX])
+
+
+def _retry_after_s(answer: http.client.HTTPResponse) -> int:
+    """Return the seconds of Retry-After; 0 without them. A date is left out: clocks may differ."""
+    text = answer.getheader("Retry-After", "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _is_of_engine(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=_Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _parts(body: bytes, connected: socket.socket, until_s: float) -> Iterator[memoryview]:
+    """Yield the body bit by bit. Raises TimeoutError once the deadline is over, however slowly the other end reads."""
+    view = memoryview(body)
+    for start in range(0, len(body), _SENT_AT_ONCE_BYTES):
+        connected.settimeout(_left_s(until_s))
+        yield view[start : start + _SENT_AT_ONCE_BYTES]
+
+
+def _left_s(until_s: float) -> float:
+    """Return the time until then. Raises TimeoutError if there is none."""
+    if (left_s := until_s - time.monotonic()) <= 0:
+        raise TimeoutError
+    return left_s

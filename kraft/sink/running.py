@@ -32,7 +32,7 @@ from kraft.sink.config import SinkConfig
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery
 from kraft.sink.documents import Documents, Record, Refused
-from kraft.sink.engine import Engine, EngineAway, LoginRefused, RequestRefused
+from kraft.sink.engine import Engine, EngineAway, LoginRefused, NoEngine, RequestRefused
 from kraft.sink.metrics_page import metrics_page
 from kraft.sink.progress import Progress
 from kraft.tls.store_files import StoreError
@@ -83,6 +83,7 @@ def run(config: SinkConfig, say: Callable[[str], None]) -> None:
             sink.end()
         finally:
             stop.set()
+            sink.abandon()
             say(f"Ended: {counts.said()}")
 
 
@@ -93,10 +94,10 @@ def _check_login(config: SinkConfig) -> None:
         engine.check()
     except LoginRefused as error:
         raise CannotLoad(f"the search engine refuses the login: {error}: set connection.username or .api.key") from None
+    except (StoreError, RequestRefused, NoEngine) as error:
+        raise CannotLoad(f"connection.url: {error}") from None
     except EngineAway as error:
         log.warning("search engine unavailable", reason=str(error))
-    except (StoreError, RequestRefused) as error:
-        raise CannotLoad(f"connection.url: {error}") from None
     finally:
         engine.close()
 
@@ -161,6 +162,11 @@ class Sink:
         wait(self._in_flight, END_S_MAX)
         self._settle()
         self._commit()
+
+    def abandon(self) -> None:
+        """End what is still under way: nothing of it is committed, and it is sent again by the next sink."""
+        for _, engine in self._in_flight.values():
+            engine.interrupt()
 
     # --- reading -----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from kraft.client.model.errors import BufferExhausted
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery, Stopped
 from kraft.sink.documents import Document, Item, ItemError, Record, Refused
-from kraft.sink.engine import EngineAway, RequestRefused
+from kraft.sink.engine import EngineAway, Overloaded, RequestRefused
 
 INDEXED, BUSY = Item(201), Item(429, ItemError("rejected_execution_exception"))
 NO_NUMBER = Item(400, ItemError("mapper_parsing_exception", "no number"))
@@ -146,6 +146,27 @@ def test_a_request_that_is_too_large_is_halved_down_to_the_one_document() -> Non
     settled(engine, producer)
     assert engine.asked == [[0, 1, 2], [0], [1, 2], [1], [2]]
     assert [letter[2]["__connect.errors.offset"] for letter in producer.letters] == [b"1"]
+
+
+def test_a_request_that_finds_no_room_three_times_is_halved() -> None:
+    engine, producer = FakeEngine(*[Overloaded("status 429")] * 3), FakeProducer()
+    settled(engine, producer)
+    assert engine.asked == [[0, 1, 2]] * 3 + [[0], [1, 2]]
+    assert producer.letters == []
+
+
+def test_a_pause_is_as_long_as_the_engine_asks_for_and_no_longer_than_the_longest() -> None:
+    waited: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout or 0)
+            return False
+
+    delivery = Delivery("dead", cast(Producer, FakeProducer()), (1, 9_000), Counts(), Stop())
+    batch = Batch(number=1, began_s=0, documents=[Document(record(0), b"")], refused=[])
+    delivery.settle(batch, FakeEngine(Overloaded("status 429", 3), EngineAway("status 503", 3_600)))
+    assert waited == [3, 9]
 
 
 def test_a_sink_that_ends_gives_up() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kraft.sink.documents import (
+    Cause,
     Document,
     Documents,
     Item,
@@ -127,6 +128,8 @@ def test_a_pattern_that_makes_no_name_of_an_index_is_told(pattern: str, problem:
         (403, "cluster_block_exception", Verdict.LATER),
         (400, "validation_exception", Verdict.LATER),
         (400, "index_closed_exception", Verdict.LATER),
+        (400, "routing_missing_exception", Verdict.LATER),
+        (400, "illegal_argument_exception", Verdict.REFUSED),
     ],
 )
 def test_only_what_is_wrong_with_the_document_itself_refuses_it(
@@ -138,3 +141,22 @@ def test_only_what_is_wrong_with_the_document_itself_refuses_it(
 def test_an_engine_that_gives_its_reason_as_text_is_understood() -> None:
     found = refused(document(b"{}"), Item(400, "bad"))
     assert (found.kind, found.reason) == ("unknown", "bad")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "no write index is defined for alias [logs]. The write index may be explicitly disabled using",
+        "pipeline with id [absent] does not exist",
+    ],
+)
+def test_an_alias_without_a_write_index_and_a_pipeline_that_is_gone_are_no_documents_fault(reason: str) -> None:
+    """Reasons of OpenSearch 2.19.6, whose type is also that of documents with an immense term or too many fields."""
+    assert verdict(Item(400, ItemError("illegal_argument_exception", reason))) is Verdict.LATER
+
+
+def test_the_reason_of_a_refusal_has_its_causes() -> None:
+    cause = Cause("Unexpected end-of-input", Cause("at line 1"))
+    item = Item(400, ItemError("mapper_parsing_exception", "failed to parse", cause))
+    document = Document(Record("logs", 0, 7, 0, None, b"", ()), b"")
+    assert refused(document, item).reason == "failed to parse: Unexpected end-of-input: at line 1"
