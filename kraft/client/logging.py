@@ -5,6 +5,7 @@
 
 A call of a logger puts a line into a bounded queue; a thread sends what is there. What finds no room is dropped and
 counted, or waited for (`when_full="block"`). In a forked process the handler begins anew: the parent sends its lines.
+With `wire_protocol="grpc"` it cannot: gRPC may wait there for good, so lines of a forked process are counted as failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, Final
 import msgspec
 
 from kraft.client.model.errors import BufferExhausted, InvalidSetting, RecordTooLarge
-from kraft.client.model.settings import KAFKA_PORT, WireProtocol
+from kraft.client.model.settings import KAFKA_PORT, WireProtocol, wire_protocol
 from kraft.client.model.values import Delivery
 from kraft.client.threads.producer import Producer
 from kraft.model.errors import KraftError
@@ -69,6 +70,10 @@ _UNSENT_LINES_MAX: Final = 50_000
 _RETRY_S: Final = 1.0
 _SAID_EVERY_S: Final = 60.0
 _OWN: Final = "kraft.client"
+_FORKED: Final = (
+    "this process was forked, where gRPC does not work: leave out wire_protocol, with the address of a listener of"
+    " Kafka's protocol, or make the handler after the fork"
+)
 _Line = tuple[bytes, bytes | None, int]
 """A line, its key, and its timestamp in milliseconds."""
 
@@ -170,11 +175,10 @@ class LogHandler(logging.Handler):
         self._topic, self._key, self._close_ms = topic, key, close_ms
         self._block_s = block_ms / 1_000 if when_full == WhenFull.BLOCK else 0.0
         self._queue_max = queue_max
-        self._open = partial(
-            Producer,
-            bootstrap_servers,
-            **{**_SETTINGS, **settings},
-        )
+        given = {**_SETTINGS, **settings}
+        self._outlives_fork = wire_protocol(given["wire_protocol"]) is WireProtocol.KAFKA
+        self._is_cut_off = False
+        self._open = partial(Producer, bootstrap_servers, **given)
         self._begin()
         # Checks the settings, and starts the thread of the clients.
         self._open().close()
@@ -229,6 +233,9 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Queue the line of a record."""
         if record.name.startswith(_OWN) or threading.current_thread() is self._thread:
+            return
+        if self._is_cut_off:
+            self._count_failed(1, _FORKED)
             return
         try:
             line = self._line(record)
@@ -417,6 +424,7 @@ def _close_at_exit(handler: weakref.ref[LogHandler]) -> None:
 def _begin_in_child() -> None:
     for each in _handlers:
         each._begin()
+        each._is_cut_off = not each._outlives_fork
 
 
 os.register_at_fork(after_in_child=_begin_in_child)

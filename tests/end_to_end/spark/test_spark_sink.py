@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kraft.client import Admin, Consumer, ConsumerRecord, TopicPartition, partition_for_key
+from kraft.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition, partition_for_key
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
 from tests.support.command_line import PROGRAMS
@@ -198,3 +198,31 @@ def test_what_cannot_be_written_is_named(spark: SparkSession, cluster: Cluster) 
     assert "there is no topic 'absent'" in refusal(frame.limit(1), topic="absent")
     placed = frame.selectExpr("value", "5 AS partition").limit(1)
     assert "partition 5, and topic 'refusals' has partitions 0 to 0" in refusal(placed, topic="refusals")
+
+
+@pytest.mark.slow
+def test_the_job_of_the_log_pipelines_page_writes_each_error_once(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    page = Path(__file__).parents[3].joinpath("docs/log-pipeline.md").read_text()
+    shown = "lines = (" + page.partition("```python\nlines = (")[2].partition("```")[0]
+    for topic in ("logs", "logs-errors"):
+        create_topic(cluster.bootstrap_servers, topic, partitions=PARTITIONS)
+    levels = ("INFO", "ERROR", "WARNING")
+    lines = [f'{{"level": "{levels[number % 3]}", "number": {number}}}' for number in range(60)]
+    with Producer(cluster.bootstrap_servers) as producer:
+        for each in ("no JSON", *lines):
+            producer.send("logs", each.encode(), key=b"key")
+    places = {"localhost:9094": cluster.bootstrap_servers, "/var/lib/spark/logs-errors": str(tmp_path / "checkpoint")}
+    for there, here in places.items():
+        assert there in shown
+        shown = shown.replace(there, here)
+    exec(shown, {"spark": spark})  # noqa: S102  It is our own page.
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = records_of(cluster, "logs-errors")
+    assert sorted((each.value or b"").decode() for each in found) == sorted(lines[1::3])
+    assert {each.key for each in found} == {b"key"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -145,3 +146,26 @@ def test_times_are_those_of_the_call() -> None:
     before = time.time()
     found = line()
     assert found["@timestamp"] >= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(before))
+
+
+def test_a_forked_process_says_once_that_grpc_does_not_work_there_and_does_not_hang() -> None:
+    program = """
+import logging, os, sys, threading
+from kraft.client.logging import LogHandler
+
+handler = LogHandler("logs", sys.argv[1], wire_protocol="grpc", close_ms=100)
+logging.basicConfig(level=logging.INFO, handlers=[handler])
+logging.info("of the parent")
+child = os.fork()
+for number in range(3):
+    logging.info("line %d", number)
+if child == 0:
+    handler.close()
+    os._exit(handler.failed)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+"""
+    command = [sys.executable, "-c", program, NOWHERE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    (said,) = [each for each in done.stderr.splitlines() if "was forked" in each]
+    assert "leave out wire_protocol" in said

@@ -76,8 +76,8 @@ def refusal(*answers: Answer, timeout_s: float = 10.0) -> EngineAway | RequestRe
         engine.close()
     assert len(str(raised.value)) < 500
     assert "\n" not in str(raised.value)
-    found: EngineAway | RequestRefused = raised.value
-    return found
+    assert isinstance(raised.value, EngineAway | RequestRefused)
+    return raised.value
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
