@@ -20,6 +20,9 @@ from kraft.cli.options import (
 PRODUCER_CONFIG: Final = "--producer-config"
 PRODUCER_PROPERTY: Final = "--producer-property"
 
+_OLD_BROKERS: Final = "metadata_broker_list"
+"""bootstrap.servers of the producer of Kafka 0.8 and 0.9."""
+
 ProducerConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -49,6 +52,8 @@ def producer_settings(
     Options go before properties, and these before the file; an option that is None was not given.
     """
     found = {} if file is None else settings_in_file(file, PRODUCER_CONFIG)
+    if _OLD_BROKERS in found:
+        found.setdefault("bootstrap_servers", found.pop(_OLD_BROKERS))
     settings: dict[str, Any] = {
         "max_block_ms": DEFAULT_TIMEOUT_MS,
         "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,

@@ -16,6 +16,7 @@ _OLD_NAMES: Final = {"topic_metadata_refresh_interval_ms": "metadata_max_age_ms"
 _OLD_NAMES_OF: Final[Mapping[str, Mapping[str, str]]] = {
     "ProducerSettings": {
         "compression_codec": "compression_type",
+        "metadata_broker_list": "bootstrap_servers",
         "message_send_max_retries": "retries",
         "queue_buffering_max_ms": "linger_ms",
         "queue_enqueue_timeout_ms": "max_block_ms",
@@ -29,18 +30,30 @@ _OLD_NAMES_OF: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Names of older clients of Kafka, for each kind of settings."""
 
+_NO_ZOOKEEPER: Final = "there is no ZooKeeper, so leave it out"
+_BYTES: Final = "keys and values are bytes, so leave it out"
+
+_GONE: Final[Mapping[str, str]] = {
+    "zookeeper_connect": "there is no ZooKeeper: give the brokers as bootstrap.servers",
+    "zookeeper_connection_timeout_ms": _NO_ZOOKEEPER,
+    "zookeeper_session_timeout_ms": _NO_ZOOKEEPER,
+    "zookeeper_sync_time_ms": _NO_ZOOKEEPER,
+    "serializer_class": _BYTES,
+    "key_serializer_class": _BYTES,
+    "producer_type": "a producer sends in the background, and flush waits for what was sent: leave it out",
+    "queue_buffering_max_messages": "buffer.memory bounds them by their bytes: give that instead",
+}
+"""Keys of older clients for what no longer exists, with the remedy for each."""
+
 _WITHOUT_END: Final = "-1"
 _LONG_MAX: Final = (1 << 63) - 1
 
 
 def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None:
     """Replace old names of keys by the present ones, with the values that mean the same. Raises InvalidSetting."""
-    if "zookeeper_connect" in named:
-        raise InvalidSetting("zookeeper.connect: there is no ZooKeeper; give the brokers as bootstrap.servers")
-    if "queue_buffering_max_messages" in named:
-        raise InvalidSetting(
-            "queue.buffering.max.messages counts records; buffer.memory bounds them by their bytes: give that instead"
-        )
+    # All of a file at once: each costs an edit and a start otherwise.
+    if gone := [f"{dotted(name)}: {remedy}" for name, remedy in _GONE.items() if name in named]:
+        raise InvalidSetting("; ".join(gone))
     if str(named.get("queue_enqueue_timeout_ms", "")) == _WITHOUT_END:
         named["queue_enqueue_timeout_ms"] = _LONG_MAX
     for old, new in {**_OLD_NAMES, **_OLD_NAMES_OF.get(kind.__name__, {})}.items():

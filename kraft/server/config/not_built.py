@@ -9,6 +9,7 @@ _ONE_LOOP: Final = "one event loop serves all requests of a node"
 _KERNEL_SIZES: Final = "the system sizes the buffers of each connection by its use, which a fixed size would end"
 _ONE_FETCHER: Final = "a follower has one connection to each leader, with a request for all its partitions under way"
 _METADATA_IS_PULLED: Final = "brokers fetch metadata from the controller, which sends them nothing"
+_NOTHING_TO_PURGE: Final = "a request that waits is dropped as soon as it is answered, so that none is left to purge"
 
 NOT_BUILT: Final[Mapping[str, str]] = {
     "num.network.threads": _ONE_LOOP,
@@ -21,4 +22,7 @@ NOT_BUILT: Final[Mapping[str, str]] = {
     "replica.socket.receive.buffer.bytes": _KERNEL_SIZES,
     "controller.socket.timeout.ms": f"{_METADATA_IS_PULLED}; broker.session.timeout.ms says when one is taken for gone",
     "controller.message.queue.size": _METADATA_IS_PULLED,
+    "fetch.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
+    "producer.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
+    "delete.records.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
 }

@@ -66,8 +66,7 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
         background.threads queued.max.request.bytes socket.listen.backlog.size
         socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
         max.request.partition.size.limit
-        max.incremental.fetch.session.cache.slots request.timeout.ms fetch.purgatory.purge.interval.requests
-        producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes
+        max.incremental.fetch.session.cache.slots request.timeout.ms fetch.max.bytes
         num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.selector.class""",
     "details of the controller and the quorum": """
         controller.quorum.bootstrap.servers

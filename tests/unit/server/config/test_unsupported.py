@@ -8,8 +8,7 @@ from kraft.server.config.unsupported import refusal, warning
 
 OLD_ADDRESSES = "port host.name advertised.host.name"
 NOT_SUPPORTED = """
-    group.coordinator.threads
-    fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
+    group.coordinator.threads background.threads
 """
 
 
@@ -23,6 +22,7 @@ NOT_BUILT = """
     num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
     num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
     controller.socket.timeout.ms controller.message.queue.size
+    fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
 """
 
 
