@@ -61,9 +61,6 @@ TERMINATED: Final = 143
 LONG_WAIT_S: Final = 1.0
 """A command that failed after less time did not wait for an answer."""
 
-_LISTING: Final[tuple[list[str], ...]] = ([], ["-h"], ["--help"])
-"""Arguments that only list the commands."""
-
 
 def application(arguments: list[str]) -> typer.Typer:
     """Return the command line; if the arguments call a command, only that command is loaded."""
@@ -157,7 +154,7 @@ def main() -> None:
     termination = _Termination()
     before = signal.signal(signal.SIGTERM, termination)
     try:
-        (listing() if arguments in _LISTING else application(arguments))(args=arguments, prog_name="kraft")
+        (listing() if _names_no_command(arguments) else application(arguments))(args=arguments, prog_name="kraft")
     except KraftError as error:
         _fail(str(error), getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
@@ -172,6 +169,11 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
         _close_output()
+
+
+def _names_no_command(arguments: Sequence[str]) -> bool:
+    """Return whether the commands, or the version, are all that can be asked for: no command has to be loaded."""
+    return not any(each in COMMANDS for each in arguments)
 
 
 def _in_words_of_kraft(arguments: list[str]) -> list[str]:

@@ -111,7 +111,13 @@ def _connections(
         send_bytes, receive_bytes = socket_buffers
         sizes = SocketBuffers(send_bytes=send_bytes, receive_bytes=receive_bytes)
         return KafkaConnections(security, explain, software, sizes)
-    from kraft.client.cluster.secure_dialling import dialling
+    from kraft.rpc.peers import Dial, dial_openly
     from kraft.rpc.peers import PeerConnections as GrpcConnections
 
-    return GrpcConnections(dialling(security), explain, f"{software}/{__version__}")
+    dial: Dial = dial_openly
+    if security.tls is not None or security.sasl is not None:
+        # Without security its imports, such as the log of renewed certificates, would take a fifth of a short command.
+        from kraft.client.cluster.secure_dialling import dialling
+
+        dial = dialling(security)
+    return GrpcConnections(dial, explain, f"{software}/{__version__}")

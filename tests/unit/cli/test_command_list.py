@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from kraft import __version__
 from kraft.cli import main as command_line
 
 
@@ -19,8 +20,17 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself() -> None:
     assert own == {name: summary for name, (_, summary) in command_line.COMMANDS.items()}
 
 
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_the_list_of_commands_is_printed_without_loading_one(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "  topics "),
+        (["-h"], "  topics "),
+        (["--help"], "  topics "),
+        (["--version"], f"kraft {__version__}"),
+        (["topcs"], "Did you mean 'topics'?"),
+    ],
+)
+def test_what_needs_no_command_is_printed_without_loading_one(arguments: list[str], expected: str) -> None:
     program = (
         "import sys; from kraft.__main__ import main\n"
         "try: main()\n"
@@ -29,8 +39,8 @@ def test_the_list_of_commands_is_printed_without_loading_one(arguments: list[str
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     # Without arguments, the list is an error.
-    listed, _, loaded = (done.stdout + done.stderr).rpartition("[")
-    assert "  topics " in listed
+    printed, _, loaded = (done.stdout + done.stderr).rpartition("[")
+    assert expected in printed
     assert set(re.findall(r"'(.*?)'", loaded)) <= {
         "kraft.__main__",
         "kraft.cli",
