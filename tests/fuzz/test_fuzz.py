@@ -87,6 +87,7 @@ def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> Non
     assert not crashes.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "output"),
     [

@@ -36,6 +36,7 @@ def test_a_seed_replays_exactly() -> None:
     assert run(11) == run(11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guard", "invariant", "first_seed"),
     [

@@ -96,6 +96,7 @@ def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one
     publish(cluster.bootstrap_servers, "orders", range(2_000, 2_010))
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_logs_whole(cluster: Cluster) -> None:
     cluster.stop()
     for _ in range(2):

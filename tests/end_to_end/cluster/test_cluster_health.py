@@ -69,6 +69,7 @@ def would_harm(cluster: Cluster, *node_ids: int) -> dict[str, str]:
     return {f"{each['topic']}-{each['partition']}": each["loss"] for each in report["partitions"]}
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: Cluster) -> None:
     until(finds(cluster, HEALTHY), "it is not healthy from the beginning")
     ran = run_kraft(cluster, "cluster", "health")

@@ -195,6 +195,7 @@ def test_a_process_can_be_decommissioned_as_any_broker(machine: Machine, admin: 
     admin.unfence_broker(2001)
 
 
+@pytest.mark.slow
 def test_sigterm_stops_the_brokers_first_and_the_controller_last(tmp_path: Path) -> None:
     with one_machine(tmp_path) as machine:
         machine.start()
@@ -210,6 +211,7 @@ def test_sigterm_stops_the_brokers_first_and_the_controller_last(tmp_path: Path)
         assert [event["clean_shutdown"] for event in machine.events("node process started")] == [True] * PROCESSES
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     with one_machine(tmp_path) as machine:
         supervisor = machine.start()
@@ -233,6 +235,7 @@ def test_an_error_of_one_process_at_the_start_ends_all_with_its_line(tmp_path: P
         assert "server-1001.log: cannot be written to: Is a directory: choose another file" in errors[0]
 
 
+@pytest.mark.slow
 def test_all_are_started_in_the_background_and_stopped_together(tmp_path: Path) -> None:
     with one_machine(tmp_path) as machine:
         said, where = run("server", "start", "-c", machine.file, "--daemon").stdout.splitlines()

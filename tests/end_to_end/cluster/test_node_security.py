@@ -435,6 +435,7 @@ def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: P
     assert SECRET not in logged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_introduced", [False, True])
 def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(is_introduced: bool) -> None:
     outcome = garbage_runs.run(FRAMES, is_introduced=is_introduced, tell=lambda _: None)

@@ -130,6 +130,7 @@ class Load:
                         self.acknowledged.append(value + b"x" * 500)
 
 
+@pytest.mark.slow
 def test_replicas_move_under_load_and_nothing_is_lost(cluster: Cluster, admin: Admin) -> None:
     topic = "moving"
     admin.create_topic(topic, partitions=4, replication_factor=2, configs={"min.insync.replicas": "2"})

@@ -116,6 +116,7 @@ def test_a_change_says_within_2_s_why_it_waits_and_fails_with_the_same_facts(clu
     assert failed.startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
 
 
+@pytest.mark.slow
 def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluster: Cluster) -> None:
     create_topic(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=3)
     with Admin(cluster.bootstrap_servers) as admin:

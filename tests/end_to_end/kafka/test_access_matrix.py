@@ -114,6 +114,7 @@ def is_same(over_kafka: Any, over_grpc: Any) -> bool:
     return bool(over_kafka == over_grpc)
 
 
+@pytest.mark.slow
 def test_each_client_gets_the_same_over_grpc(asked: Asked) -> None:
     found = {
         label: (asked.over_kafka[label], answer)
@@ -123,6 +124,7 @@ def test_each_client_gets_the_same_over_grpc(asked: Asked) -> None:
     assert found == {}
 
 
+@pytest.mark.slow
 def test_what_only_grpc_has_is_refused_to_clients_that_lack_a_need_and_to_no_others(asked: Asked) -> None:
     for name, found in asked.only_over_grpc.items():
         refused = {user for user in clients.WITHOUT if found[user] != found[ROOT]}

@@ -101,11 +101,13 @@ def test_a_broker_that_asks_for_metrics_answers_as_kafkas_did(scenario: Scenario
     check(scenario.__name__, play(scenario, asking))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", GROUP_SCENARIOS, ids=[scenario.__name__ for scenario in GROUP_SCENARIOS])
 def test_a_coordinator_answers_as_kafkas_did(scenario: Scenario, coordinator: str) -> None:
     check(scenario.__name__, play(scenario, coordinator))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", CLUSTER_SCENARIOS, ids=[scenario.__name__ for scenario in CLUSTER_SCENARIOS])
 def test_three_brokers_answer_as_kafkas_did(scenario: ClusterScenario, cluster: Cluster) -> None:
     check(scenario.__name__, play_in_cluster(scenario, cluster.kafka_bootstrap_servers.split(",")))

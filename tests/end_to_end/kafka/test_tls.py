@@ -118,6 +118,7 @@ def test_kcat(cluster: TlsCluster, topic: str, listener: str) -> None:
     assert kcat(servers, *options, "-C", "-t", topic, "-e", "-q").split() == VALUES
 
 
+@pytest.mark.slow
 @each_listener
 def test_javas_consoles(cluster: TlsCluster, topic: str, listener: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"

@@ -148,6 +148,7 @@ def _promtool_test(alert: str, series: dict[str, str], fires: bool) -> dict[str,
     }
 
 
+@pytest.mark.slow
 @needs_programs
 def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     tests = [

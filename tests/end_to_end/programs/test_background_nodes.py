@@ -102,6 +102,7 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     )
 
 
+@pytest.mark.slow
 def test_a_node_beside_a_quorum_of_one_says_that_it_must_be_grown_first(machine: Machine) -> None:
     one, two, _ = machine.configs
     one.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", one.read_text()))
@@ -114,6 +115,7 @@ def test_a_node_beside_a_quorum_of_one_says_that_it_must_be_grown_first(machine:
     assert "only 2 are running" not in said
 
 
+@pytest.mark.slow
 def test_a_broker_that_the_controllers_refuse_says_so_while_it_is_waited_for(machine: Machine) -> None:
     one, two, _ = machine.configs
     one.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", one.read_text()))

@@ -130,6 +130,7 @@ def addresses() -> list[str]:
     return [address_of(each, cluster="prod", **names) for each in PAGES]
 
 
+@pytest.mark.slow
 def test_no_page_runs_what_strangers_named_or_breaks_its_own_policy(shown: Shown) -> None:
     for path in addresses():
         shown.open(path)
@@ -139,6 +140,7 @@ def test_no_page_runs_what_strangers_named_or_breaks_its_own_policy(shown: Shown
     assert SCRIPT in shown.text
 
 
+@pytest.mark.slow
 def test_no_page_has_to_be_moved_sideways_on_a_phone(shown: Shown) -> None:
     shown_as(shown.browser, *PHONE, dark=True)
     too_wide = {}
@@ -339,6 +341,7 @@ def test_a_hanging_transaction_is_aborted(shown: Shown) -> None:
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_users_come_and_go_and_change_their_own_password_and_a_session_that_ended_asks_again(shown: Shown) -> None:
     shown.open("/clusters/prod/users/password")
     shown.fill(user="walker", password=PASSWORD, again=PASSWORD)

@@ -284,6 +284,7 @@ def test_a_stolen_session_is_seen_and_ended(place: Place) -> None:
     assert Browser(place.port, {"kraft-session": handle[1]}).get("/sessions").status == 303
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted({each.path for each in CHANGES}) or ["/none"])
 def test_no_change_is_made_by_a_form_of_somebody_else(place: Place, path: str) -> None:
     """Each change of the table: without a token, with another session's, from another origin, and as plain text."""

@@ -229,6 +229,7 @@ def test_brokers_and_the_file_decide_who_sees_what(browsers: dict[str, Browser])
     assert "secret-44" not in json.dumps(masked.one("orders", 2, 14))
 
 
+@pytest.mark.slow
 def test_avro_of_a_registry_is_decoded_filtered_and_masked(
     cluster: LoginCluster, registry: SchemaRegistry, browsers: dict[str, Browser]
 ) -> None:
@@ -326,6 +327,7 @@ def test_the_tail_shows_what_comes_skips_a_flood_and_resumes(cluster: LoginClust
         assert [each["value"]["text"] for each in events.rows()] == [SCRIPT]
 
 
+@pytest.mark.slow
 def test_the_tail_is_filtered_and_ends_with_its_reader(cluster: LoginCluster, root: Reads) -> None:
     with tail(root, filter='value contains "7"') as events:
         events.turn()

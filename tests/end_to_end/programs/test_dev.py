@@ -128,6 +128,7 @@ def test_the_console_shows_the_cluster_and_ends_with_it(start_dev: Callable[...,
     until(lambda: not any(psutil.pid_exists(each) for each in pids), "the node and the console have ended")
 
 
+@pytest.mark.slow
 def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base_port: str, tmp_path: Path) -> None:
     arguments = ("--nodes", "1", "--data-dir", str(tmp_path))
     first = start_dev(*arguments, "--base-port", base_port)
@@ -152,6 +153,7 @@ def test_a_directory_that_cannot_be_written_to_is_refused_in_one_line(
     assert refused.stderr == f"kraft: {directory}: cannot be written to: {reason}: choose another --data-dir\n"
 
 
+@pytest.mark.slow
 def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:
@@ -179,6 +181,7 @@ def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
     assert after["node-1"] == before["node-1"]
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_is_named_and_the_other_goes_on_without_a_controller(
     start_dev: Callable[..., Dev], base_port: str
 ) -> None:
@@ -240,6 +243,7 @@ def test_a_secured_cluster_prints_how_clients_connect_and_no_password(
     assert password not in logs + again.output
 
 
+@pytest.mark.slow
 def test_a_cluster_without_users_is_not_secured_afterwards(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:

@@ -179,6 +179,7 @@ def test_the_first_login_works_and_nothing_that_is_secret_is_printed(nodes: Secu
     assert nodes.printed.count("ScramCredentialSet") >= 3, "the journals were not dumped"
 
 
+@pytest.mark.slow
 def test_a_changed_password_outlives_a_restart_and_the_first_one_is_gone(nodes: SecuredNodes) -> None:
     nodes.start()
     file = nodes.directory / "new-password"

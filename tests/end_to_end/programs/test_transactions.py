@@ -205,6 +205,7 @@ def fill_input(cluster: Cluster, count: int) -> list[bytes]:
     return names
 
 
+@pytest.mark.slow
 def test_records_and_offsets_are_committed_together_although_the_program_fails(cluster: Cluster) -> None:
     """Each run fails within a transaction, and the next one continues with a new consumer."""
     names = fill_input(cluster, 2_000)

@@ -46,12 +46,14 @@ def test_the_death_of_a_controller_that_is_no_broker_costs_no_record() -> None:
     assert found.contents.is_exact
 
 
+@pytest.mark.slow
 def test_nothing_stale_is_acted_on_when_a_paused_leader_goes_on() -> None:
     found = stale_leader_runs.pause_leader(times=1, seed=1, hold_s=(3.5, 3.5), tell=print)
     assert [made.fault for made in found.found] == ["paused"]
     assert found.contents.is_exact
 
 
+@pytest.mark.slow
 def test_nothing_that_an_isolated_leader_is_asked_for_is_done() -> None:
     try:
         found = stale_leader_runs.isolate_leader(times=1, seed=1, hold_s=(2.0, 2.0), tell=print)

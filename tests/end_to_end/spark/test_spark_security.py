@@ -62,6 +62,7 @@ def test_a_wrong_password_is_named_and_not_shown(spark: SparkSession, closed: Cl
     assert PASSWORD not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["official", "ours"])
 def test_both_connectors_write_and_read_where_they_have_to_log_in(
     spark: SparkSession, tmp_path: Path, number: int

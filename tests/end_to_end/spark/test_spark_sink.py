@@ -183,6 +183,7 @@ def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Clu
         assert each.headers == (("h", each.value),)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_is_named(spark: SparkSession, cluster: Cluster) -> None:
     frame, servers = frame_of(spark), {"bootstrap.servers": cluster.bootstrap_servers}
     create_topic(cluster.bootstrap_servers, "refusals", partitions=1)

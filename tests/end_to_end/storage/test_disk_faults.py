@@ -11,6 +11,7 @@ from tests.soak import full_disk_runs, kill_runs, sync_error_runs
 from tests.soak.full_disk_runs import CannotMount
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "times"), [(1, 2), (3, 1)])
 def test_what_was_acknowledged_is_there_exactly_once_after_kill_9_under_load(nodes: int, times: int) -> None:
     kills = kill_runs.run(times=times, nodes=nodes, seed=nodes, load_s=(0.2, 0.8), tell=print)

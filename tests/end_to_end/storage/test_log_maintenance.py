@@ -401,6 +401,7 @@ def follower_on_a_small_disk(
             yield cluster, disk
 
 
+@pytest.mark.slow
 def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_room(tmp_path: Path) -> None:
     # Long before the time for which followers may lag.
     with follower_on_a_small_disk(tmp_path, 120_000) as (cluster, disk):

@@ -181,6 +181,7 @@ def test_a_leaders_replica_moves_under_load_and_describe_log_dirs_shows_it(site:
     assert site.files(1, "large") == site.files(2, "large")
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_amid_moves_comes_back_with_all_and_moves_on(site: Site) -> None:
     site.create("numbers")
     site.create_large("large")
@@ -232,6 +233,7 @@ def test_what_cannot_be_is_refused(site: Site) -> None:
     until(lambda: site.held("others") == [Held(target, False, 0)], "it is where it was wanted")
 
 
+@pytest.mark.slow
 def test_kafka_reassign_partitions_moves_a_replica(site: Site, tmp_path: Path) -> None:
     jars = kafka_jars()
     site.create("numbers")
@@ -306,6 +308,7 @@ def throttles(admin: Admin, topic: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if "throttled" in key or "replica.alter" in key}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", [kafkas_tool, our_tool])
 def test_moves_are_throttled_and_unthrottled(site: Site, tmp_path: Path, tool: Callable[[Site], Reassign]) -> None:
     site.create_on([1, 2], "large")

@@ -117,6 +117,7 @@ def test_a_bit_that_flips_while_a_node_is_down_is_noticed_when_it_opens_the_log(
             assert content(cluster, 2, partition) == content(cluster, 1, partition) != b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_first_segment_that_is_gone_is_missed_and_the_good_copies_stay(how: str) -> None:
     with Cluster(nodes=3, overrides=SMALL_SEGMENTS) as cluster:
@@ -195,6 +196,7 @@ def test_a_damaged_end_that_looks_torn_is_missed_when_it_was_committed() -> None
         assert "was committed up to 100" in cluster.node(1).log_path.read_text()
 
 
+@pytest.mark.slow
 def test_a_node_of_several_log_directories_goes_on_without_one_and_takes_it_up_again(tmp_path: Path) -> None:
     names = [str(tmp_path / "cluster" / f"node-1-{name}") for name in ("a", "b")]
     with Cluster(nodes=3, directory=tmp_path / "cluster", node_overrides={1: {"log.dirs": ",".join(names)}}) as cluster:

@@ -14,6 +14,7 @@ PARTITIONS = 4
 MANY_PARTITIONS = 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 def test_two_members_of_one_client_share_the_partitions_and_another_continues(
     observer: Observer, group: str, kind: Kind
@@ -52,6 +53,7 @@ def test_all_clients_with_the_cooperative_assignor_share_one_group(observer: Obs
     check_mixed(observer, group, COOPERATIVE, COOPERATIVE[::2])
 
 
+@pytest.mark.slow
 def test_members_of_both_protocols_share_one_group_in_either_order(observer: Observer, group: str) -> None:
     """Members of the consumer protocol come to a classic group; then classic members to a consumer group."""
     classic = tuple(each for each in RANGE if each.client in ("kafka_python", "kraft", "aiokafka"))
