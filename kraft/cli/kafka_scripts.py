@@ -7,6 +7,7 @@ command's own, as most have Kafka's names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct, field
@@ -33,6 +34,9 @@ class Script(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = field(default_factory=dict)
     """Options that cannot be mapped, and why or what to do."""
 
+    positional: tuple[str, ...] = ()
+    """Options of the values that its line begins with."""
+
     connects: bool = True
 
 
@@ -42,6 +46,7 @@ _CONTROLLER: Final = {"--bootstrap-controller": "name brokers with --bootstrap-s
 _OF_JAVA: Final = "classes of Java cannot be loaded: leave it out"
 
 SCRIPTS: Final[Mapping[str, Script]] = {
+    "connect-mirror-maker": Script(command=("mirror", "start"), positional=("--config",), connects=False),
     "kafka-acls": Script(
         actions={"--list": ("acls", "list"), "--add": ("acls", "create"), "--remove": ("acls", "delete")},
         refused=_CONTROLLER | {"--authorizer": _OF_JAVA},
@@ -100,7 +105,13 @@ SCRIPTS: Final[Mapping[str, Script]] = {
     ),
     "kafka-delete-records": Script(command=("topics", "delete-records")),
     "kafka-dump-log": Script(command=("log", "dump"), connects=False),
-    "kafka-e2e-latency": Script(command=("perf", "latency")),
+    "kafka-e2e-latency": Script(
+        command=("perf", "latency"),
+        positional=(
+            *("--bootstrap-server", "--topic", "--num-records"),
+            *("--producer-acks", "--record-size", "--command-config"),
+        ),
+    ),
     "kafka-features": Script(
         actions={"describe": ("features", "describe"), "upgrade": ("features", "upgrade")}, refused=_CONTROLLER
     ),
@@ -153,6 +164,7 @@ SCRIPTS: Final[Mapping[str, Script]] = {
     ),
 }
 
+_SERVERS_OF_CLIENTS: Final = "bootstrap.servers="
 _SHOWN_ALWAYS: Final = ("-h", "--help")
 SERVER_OPTIONS: Final = ("--bootstrap-server", "--broker-list")
 
@@ -170,7 +182,7 @@ def translated(arguments: Sequence[str], default_servers: str | None = None) -> 
     script = script_of(arguments)
     assert script is not None, "the caller has looked"
     name, *given = arguments
-    words = list(_split(given))
+    words = list(_named(script, list(_split(given))))
     action = next((each for each in script.actions if each in words), None)
     if script.actions and action is None:
         if any(each in words for each in _SHOWN_ALWAYS):
@@ -193,6 +205,22 @@ def _split(arguments: Sequence[str]) -> Iterator[str]:
     for each in arguments:
         option, equals, value = each.partition("=")
         yield from (option, value) if equals and option.startswith("--") else (each,)
+
+
+def _named(script: Script, words: Sequence[str]) -> Iterator[str]:
+    """Yield the words, with the options of values at the beginning, and of servers among a client's properties."""
+    values = list(takewhile(lambda each: not each.startswith("-"), words)) if script.positional else []
+    for option, value in zip(script.positional, values, strict=False):
+        yield from (option, value)
+    is_listed = False
+    for word in words[min(len(values), len(script.positional)) :]:
+        is_listed = word in script.lists or (is_listed and not word.startswith("--"))
+        if is_listed and word.startswith(_SERVERS_OF_CLIENTS):
+            yield from (SERVER_OPTIONS[0], word.removeprefix(_SERVERS_OF_CLIENTS))
+            # What follows may be the next of the listed values.
+            yield next(iter(script.lists))
+        else:
+            yield word
 
 
 def _mapped(name: str, script: Script, action: str | None, words: Sequence[str]) -> Iterator[str]:

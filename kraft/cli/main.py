@@ -178,7 +178,7 @@ def _names_no_command(arguments: Sequence[str]) -> bool:
 
 def _in_words_of_kraft(arguments: list[str]) -> list[str]:
     """Return the arguments, or, if they are those of a script of Kafka, what it is here."""
-    if not arguments or not arguments[0].startswith("kafka-"):
+    if not arguments or not arguments[0].startswith(("kafka-", "connect-")):
         return arguments
     from kraft.cli import kafka_scripts
     from kraft.cli.command_security import set_default_wire_protocol

@@ -83,7 +83,13 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         print_json(to_builtins(found))
         return
     for each in found:
-        say(f"{each.pair}: {each.guarantee}, {each.workers} workers, positions in {each.positions}")
+        say(f"{each.pair}: {each.guarantee}, {_counted(each.workers)}, positions in {each.positions}")
+        if not each.has_positions and each.topics:
+            say(
+                f"{each.pair}: {each.positions} is not there, as before the first start, or it was deleted: the next "
+                "start copies all topics from their beginning, also records that are at the target already, unless it "
+                "continues a mirror in the other direction"
+            )
         if each.waiting:
             say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")
         if each.stopped:
@@ -145,6 +151,10 @@ def read(config: Path, clusters: str = "") -> MirrorConfig:
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(work)
+
+
+def _counted(workers: int) -> str:
+    return "1 worker" if workers == 1 else f"{workers or 'no'} workers"
 
 
 def _rows(pair: PairStatus) -> list[tuple[object, ...]]:

@@ -42,7 +42,7 @@ TOOLS: Final = {
     "log-dirs": "kraft brokers log-dirs",
     "metadata-quorum": "kraft quorum describe",
     "metadata-shell": "kraft metadata shell",
-    "mirror-maker": _NOT_YET,
+    "mirror-maker": "write one file in place of MirrorMaker 1's two (docs/mirror.md): kraft mirror start -c FILE",
     "preferred-replica-election": "kraft topics elect-leaders --election-type preferred",
     "producer-perf-test": "kraft perf produce",
     "reassign-partitions": "kraft topics reassign",

@@ -38,6 +38,9 @@ class PairStatus(Struct, frozen=True, kw_only=True):
     pair: str
     guarantee: str
     positions: str
+    has_positions: bool
+    """False before the first start, and if the positions topic was deleted."""
+
     workers: int
     topics: list[TopicStatus]
     waiting: list[str]
@@ -52,6 +55,7 @@ class PairView(Struct, frozen=True, kw_only=True):
 
     topics: dict[str, Mirrored]
     states: dict[TopicPartition, PartitionState]
+    has_positions: bool
 
 
 async def statuses(config: MirrorConfig) -> list[PairStatus]:
@@ -70,11 +74,11 @@ async def view_of(mirror: str, pair: PairConfig, aliases: frozenset[str], source
     topics = await PairTopics(pair, source, target, aliases).look()
     found = await target.find_topics([positions])
     if positions not in found:
-        return PairView(topics=topics, states={})
+        return PairView(topics=topics, states={}, has_positions=False)
     async with clients.consumer_of(pair.target) as reader:
         read = Positions(reader, positions)
         await read.read(range(len(found[positions].partitions)))
-    return PairView(topics=topics, states=read.states)
+    return PairView(topics=topics, states=read.states, has_positions=True)
 
 
 async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> PairStatus:
@@ -94,6 +98,7 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
             pair=pair.name,
             guarantee=guarantee_words(await exactly_once_at(pair, target)),
             positions=positions,
+            has_positions=view.has_positions,
             workers=0 if isinstance(group, KraftError) else len(group.members),
             topics=[_topic(each, view, ends) for each in view.topics.values()],
             waiting=sorted(chosen.keys() - view.topics.keys()),
