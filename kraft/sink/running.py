@@ -30,7 +30,7 @@ from kraft.client import (
 )
 from kraft.sink.config import SinkConfig
 from kraft.sink.counts import Counts
-from kraft.sink.delivery import Batch, Delivery
+from kraft.sink.delivery import Batch, Delivery, Stopped
 from kraft.sink.documents import Documents, Record, Refused
 from kraft.sink.engine import Engine, EngineAway, LoginRefused, NoEngine, RequestRefused
 from kraft.sink.metrics_page import metrics_page
@@ -244,7 +244,9 @@ class Sink:
         for future in [each for each in self._in_flight if each.done()]:
             _, engine = self._in_flight.pop(future)
             self._engines.append(engine)
-            self._progress.settled(future.result())
+            # The end of the sink has stopped some: what they have is read again by the next one.
+            if not isinstance(future.exception(), Stopped):
+                self._progress.settled(future.result())
 
     # --- positions ---------------------------------------------------------------------------------------------
 
