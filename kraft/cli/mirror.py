@@ -37,7 +37,7 @@ Clusters = Annotated[
 ]
 
 _STATUS_TITLES: Final = ("PAIR", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "LAG", "LAG SECONDS", "SKIPPED")
-_VERIFY_TITLES: Final = ("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWICE", "ORDER", "CHECKSUM")
+_VERIFY_TITLES: Final = ("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWICE", "COMPACTED", "ORDER", "CHECKSUM")
 
 
 @app.command()
@@ -101,7 +101,8 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
 def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = Output.TABLE) -> None:
     """Compare both ends, record by record.
 
-    Up to what is mirrored. The exit code is 1 if anything differs, and if nothing was compared.
+    Up to what is mirrored. The exit code is 1 if anything differs, and if nothing was compared. COMPACTED counts
+    records that only one end has, because the other has compacted them: they are not compared.
     """
     from msgspec import to_builtins
 
@@ -173,6 +174,7 @@ def _verdict_row(verdict: PartitionVerdict) -> tuple[object, ...]:
         verdict.compared,
         verdict.missing,
         verdict.twice,
+        verdict.compacted,
         order,
         verdict.checksum,
     )

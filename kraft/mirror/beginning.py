@@ -50,7 +50,13 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin) -> 
             f"{pair.name}: both aliases are cluster {source_id}, whose topics would be copied into themselves: "
             "correct bootstrap.servers, or use replication.policy.class=DefaultReplicationPolicy"
         )
-    identity = MirrorIdentity(source=source_id, target=target_id, prefixed=pair.naming.prefixed)
+    identity = MirrorIdentity(
+        source=source_id,
+        target=target_id,
+        prefixed=pair.naming.prefixed,
+        topics=tuple(each.pattern for each in pair.topics.taken),
+        topics_left_out=tuple(each.pattern for each in pair.topics.left_out),
+    )
     way_back = {} if pair.naming.prefixed else await _way_back(pair, source, identity)
     exactly_once = await exactly_once_at(pair, target)
     positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
@@ -142,9 +148,10 @@ async def _opposite(
             other = positions.identity
             if other is None or other.prefixed or (other.source, other.target) != (identity.target, identity.source):
                 continue
-            if await _has_workers(source, name):
+            is_apart = other.chosen is not None and other.chosen.is_apart(pair.topics)
+            if not is_apart and await _has_workers(source, name):
                 raise CannotMirror(
                     f"{pair.name}: a mirror in the other direction runs ({name} at {pair.source.alias} has members), "
-                    "and records would go around for ever: stop it before"
+                    "and records would go around for ever: stop it before, or choose topics that have no name in common"
                 )
             yield positions

@@ -20,7 +20,6 @@ _SEPARATOR: Final = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _PAIR: Final = re.compile(r"(?P<source>[A-Za-z0-9_-]+)->(?P<target>[A-Za-z0-9_-]+)\.(?P<key>.+)")
 _POLICIES: Final = {"DefaultReplicationPolicy": True, "IdentityReplicationPolicy": False}
 """Whether the alias of the source stands in front of the names."""
-_AS_THEY_ARE: Final = "IdentityReplicationPolicy"
 _INT_MAX: Final = 2**31 - 1
 _OWN_CLIENT_SETTINGS: Final = frozenset(
     {"group.id", "group.instance.id", "transactional.id", "enable.auto.commit", "isolation.level", "acks"}
@@ -118,7 +117,7 @@ class _Reader:
         if not enabled:
             self._problems.append("no pair is enabled: set A->B.enabled=true, with your aliases")
         pairs = [self._pair(clusters[source], clusters[target]) for source, target in enabled]
-        self._check_cycles(enabled)
+        self._check_cycles(pairs)
         if self._problems:
             raise InvalidMirrorFile(self._problems)
         return MirrorConfig(
@@ -267,13 +266,14 @@ class _Reader:
             shards=self._number(pair, "tasks.max", 1, 1_000),
         )
 
-    def _check_cycles(self, enabled: list[tuple[str, str]]) -> None:
+    def _check_cycles(self, pairs: list[PairConfig]) -> None:
         """Refuse records that would go around: with a prefix, names show where a topic came from."""
-        as_they_are = [each for each in enabled if self._value(each, "replication.policy.class").endswith(_AS_THEY_ARE)]
-        if found := cycle_in(as_they_are):
+        chosen = {(each.source.alias, each.target.alias): each.topics for each in pairs if not each.naming.prefixed}
+        if found := cycle_in(list(chosen), lambda one, other: chosen[one].is_apart(chosen[other])):
             self._problems.append(
                 f"{' -> '.join(found)} is a cycle of topics with the same names, in which records go around for ever: "
-                "disable one of these pairs, or use replication.policy.class=DefaultReplicationPolicy"
+                "choose topics that have no name in common, disable one of these pairs, or use "
+                "replication.policy.class=DefaultReplicationPolicy"
             )
 
 

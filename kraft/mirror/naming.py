@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 _POSITIONS: Final = re.compile(r".+\.[A-Za-z0-9_-]+-[A-Za-z0-9_-]+\.positions")
+
+Pair: TypeAlias = tuple[str, str]
+"""Aliases of a source and of its target."""
 
 
 class Naming(Struct, frozen=True, kw_only=True):
@@ -45,25 +48,24 @@ def is_positions_topic(topic: str) -> bool:
     return _POSITIONS.fullmatch(topic) is not None
 
 
-def cycle_in(pairs: list[tuple[str, str]]) -> list[str]:
-    """Return the aliases of a cycle of sources and targets, first one again at the end; empty without one."""
-    targets: dict[str, list[str]] = {}
-    for source, target in pairs:
-        targets.setdefault(source, []).append(target)
-    done: set[str] = set()
-    for start in targets:
-        if found := _cycle_from(start, targets, [], done):
+def cycle_in(pairs: Sequence[Pair], are_apart: Callable[[Pair, Pair], bool] = lambda *_: False) -> list[str]:
+    """Return the aliases of a cycle of sources and targets, first one again at the end; empty without one.
+
+    Two pairs that are apart have no topic in common, so that no record goes through both.
+    """
+    for first in pairs:
+        if found := _cycle_from([first], pairs, are_apart):
             return found
     return []
 
 
-def _cycle_from(alias: str, targets: dict[str, list[str]], path: list[str], done: set[str]) -> list[str]:
-    if alias in path:
-        return [*path[path.index(alias) :], alias]
-    if alias in done:
-        return []
-    done.add(alias)
-    for following in targets.get(alias, ()):
-        if found := _cycle_from(following, targets, [*path, alias], done):
+def _cycle_from(path: list[Pair], pairs: Sequence[Pair], are_apart: Callable[[Pair, Pair], bool]) -> list[str]:
+    if path[-1][1] == path[0][0]:
+        return [*(source for source, _ in path), path[0][0]]
+    reached = {source for source, _ in path[1:]}
+    for following in pairs:
+        if following[0] != path[-1][1] or following[1] in reached or any(are_apart(following, each) for each in path):
+            continue
+        if found := _cycle_from([*path, following], pairs, are_apart):
             return found
     return []

@@ -97,7 +97,12 @@ class PairWorker:
                         f"{self.pair.name}: another worker has taken over the name {self._worker}: "
                         "give each worker its own --worker"
                     ) from None
-                log.warning("membership lost", pair=self.pair.name, reason=str(error))
+                log.warning(
+                    "worker left the mirror's group, and joins it again: its partitions are not copied meanwhile",
+                    pair=self.pair.name,
+                    group=self._beginning.positions,
+                    reason=str(error),
+                )
                 await self._stop_shards(list(self._shards))
                 await asyncio.sleep(1)
         await self._stop_shards(list(self._shards))
@@ -139,7 +144,12 @@ class PairWorker:
         assert self._beginning is not None, "the pair has begun"
         if place.partition in self._shards:
             return
-        log.info("shard taken", pair=self.pair.name, shard=place.partition)
+        log.info(
+            "worker copies this part of the partitions from now on",
+            pair=self.pair.name,
+            part=place.partition,
+            parts=self._beginning.shards,
+        )
         self._shards[place.partition] = Shard(
             self.pair,
             place,
@@ -156,7 +166,11 @@ class PairWorker:
         stopping = [self._shards.pop(each) for each in numbers if each in self._shards]
         if stopping:
             await asyncio.gather(*(each.stop() for each in stopping))
-            log.info("shards given back", pair=self.pair.name, shards=sorted(numbers))
+            log.info(
+                "worker no longer copies these parts of the partitions: others take them, or it begins again",
+                pair=self.pair.name,
+                parts=sorted(numbers),
+            )
 
     # --- topics and groups ------------------------------------------------------------------------------------
 

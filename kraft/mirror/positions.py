@@ -16,6 +16,7 @@ from msgspec import Struct
 from kraft.client.aio import Admin, Consumer
 from kraft.client.model.values import NewTopic
 from kraft.mirror.config import PairConfig
+from kraft.mirror.patterns import Chosen, compiled
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
@@ -25,11 +26,22 @@ _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216", "mi
 
 
 class MirrorIdentity(Struct, frozen=True, kw_only=True):
-    """Between which clusters the positions are, by cluster id, and whether names stay as they are."""
+    """Between which clusters the positions are, by cluster id, whether names stay as they are, and which are chosen."""
 
     source: str
     target: str
     prefixed: bool
+    topics: tuple[str, ...] | None = None
+    """Patterns of the topics; None if an older mirror did not write them."""
+
+    topics_left_out: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """The topics that this mirror takes; None where that is not known. Raises InvalidPattern."""
+        if self.topics is None:
+            return None
+        return Chosen(taken=compiled(self.topics), left_out=compiled(self.topics_left_out))
 
 
 _encode: Final = msgspec.json.encode

@@ -111,11 +111,16 @@ class Shard:
                 # A round that took too long for its transaction takes less the next time.
                 self._round_bytes = max(ROUND_BYTES_MIN, self._round_bytes // 4)
                 self._counts.restarts += 1
-                log.warning("shard begins again", pair=self._pair.name, shard=self._place.partition, reason=str(error))
+                log.warning(
+                    "copying begins again from the committed positions",
+                    pair=self._pair.name,
+                    part=self._place.partition,
+                    reason=str(error),
+                )
             except Exception as error:
                 # Nothing of it was committed, so the shard begins again here, too.
                 self._counts.restarts += 1
-                log.error("internal error", pair=self._pair.name, shard=self._place.partition, exc_info=error)
+                log.error("internal error", pair=self._pair.name, part=self._place.partition, exc_info=error)
             if asyncio.get_running_loop().time() - began_s > RETRY_MAX_S:
                 wait_s = RETRY_FIRST_S
             await self._pause(wait_s)

@@ -6,7 +6,7 @@ end is cut. A group reads at the source until half of all, and goes on at the ta
 has to be at the target exactly once, both ends have to be the same record by record, and the group must have missed
 none, and read at most half of what it was behind twice.
 
-Apache Kafka is one node, whose process is not killed; its line is cut. Toxiproxy stands before every broker.
+Apache Kafka is one node, which is killed and started again as ours are. Toxiproxy stands before every broker.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import typer
 
 from chaos.nemesis.links import advertised, proxies
 from chaos.toxiproxy import HOST, Link, Server, find_or_build
-from kraft.client import Admin, Consumer, Producer, TopicPartition
+from kraft.client import Admin, Consumer, Producer, TopicPartition, TransactionAborted
 from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster
 from tests.support.command_line import Running
-from tests.support.kafka.kafka_broker import kafka_brokers
+from tests.support.kafka.kafka_broker import KafkaProcess, kafka_processes
 from tests.support.kafka.kafka_jars import kafka_jars
 from tests.support.mirrors import mirror_file, mirroring, topics_of, verified
 from tests.support.waiting import until
@@ -62,6 +62,8 @@ class End:
     cluster: Cluster | None
     """None for Apache Kafka."""
 
+    kafka: KafkaProcess | None = None
+
     def admin(self) -> Admin:
         return Admin(self.servers, **self.settings)
 
@@ -79,6 +81,8 @@ class Outcome:
 
     seconds: float
     faults: dict[str, int]
+    sent_again: int
+    """Transactions of the producer that failed, and were sent again."""
 
     @property
     def is_as_promised(self) -> bool:
@@ -88,7 +92,8 @@ class Outcome:
     def __str__(self) -> str:
         faults = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
         return (
-            f"{self.sent} committed records in {self.seconds:.0f} s under {faults}: "
+            f"{self.sent} committed records in {self.seconds:.0f} s under {faults}, "
+            f"{self.sent_again} transactions sent again: "
             f"{self.missing} missing, {self.twice} twice, "
             f"both ends {'the same' if self.is_same else 'differ'}; the group missed {self.group_missed} and read "
             f"{self.group_twice} twice, {self.group_behind} behind when it was switched"
@@ -123,14 +128,15 @@ def kafka_end(alias: str) -> Iterator[End]:
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
         }
-        with kafka_brokers(kafka_jars(), settings) as (address,):
-            link = Link(name=f"{alias}-kafka", listen_port=port, upstream=address)
+        with kafka_processes(kafka_jars(), settings) as (node,):
+            link = Link(name=f"{alias}-kafka", listen_port=port, upstream=node.address)
             yield End(
                 alias=alias,
                 servers=f"{HOST}:{port}",
                 settings={"wire_protocol": "kafka"},
                 links=[link],
                 cluster=None,
+                kafka=node,
             )
 
 
@@ -147,6 +153,9 @@ class Run:
         self._worker: Running | None = None
         self.faults: dict[str, int] = {}
         self.committed: list[int] = []
+        self.sent_again = 0
+        """Transactions that had failed."""
+
         self._next = 0
 
     def __enter__(self) -> Run:
@@ -168,14 +177,26 @@ class Run:
             numbers = range(self._next, self._next + TRANSACTION)
             self._next = numbers.stop
             is_committed = self._chance.random() > 0.1
-            producer.begin_transaction()
+            while not self._sent(producer, numbers, is_committed):
+                self.sent_again += 1
+            if is_committed:
+                self.committed += numbers
+
+    def _sent(self, producer: Producer, numbers: range, is_committed: bool) -> bool:
+        """Send a transaction, as any program does: one that failed is aborted, and sent again by the caller."""
+        producer.begin_transaction()
+        try:
             for number in numbers:
                 producer.send(TOPIC, b"%d" % number, key=b"%d" % (number % 97), headers=[("n", b"1")])
             if is_committed:
                 producer.commit_transaction(60_000)
-                self.committed += numbers
-            else:
-                producer.abort_transaction(60_000)
+                return True
+        except TransactionAborted as error:
+            print(error, file=sys.stderr, flush=True)
+            producer.abort_transaction(60_000)
+            return False
+        producer.abort_transaction(60_000)
+        return True
 
     # --- faults -----------------------------------------------------------------------------------------------
 
@@ -186,7 +207,9 @@ class Run:
             "cuts of the target": lambda: self._cut(self._target),
         }
         for name, end in (("source", self._source), ("target", self._target)):
-            if end.cluster is not None and len(end.cluster.nodes) > 1:
+            if end.kafka is not None:
+                kinds[f"kills of Apache Kafka at the {name}"] = lambda node=end.kafka: _kill_kafka(node)  # type: ignore[misc]  # Bound now.
+            elif end.cluster is not None and len(end.cluster.nodes) > 1:
                 kinds[f"kills of leaders at the {name}"] = lambda end=end: self._kill_leader(end)  # type: ignore[misc]  # Bound now.
         # Each kind once before any comes again.
         least = min(self.faults.get(each, 0) for each in kinds)
@@ -245,7 +268,14 @@ class Run:
             group_behind=behind,
             seconds=seconds,
             faults=self.faults,
+            sent_again=self.sent_again,
         )
+
+
+def _kill_kafka(node: KafkaProcess) -> None:
+    node.kill()
+    time.sleep(1)  # Clients see that it is gone.
+    node.start()
 
 
 def numbers_of(end: End) -> list[int]:

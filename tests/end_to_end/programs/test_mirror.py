@@ -171,7 +171,7 @@ def test_the_way_back_is_refused_while_the_mirror_runs_and_continues_where_it_en
     (tmp_path / "back").mkdir()
     back = file_of(tmp_path / "back", here, there, {"B->A": {"topics": "orders", **SAME_NAMES}})
     with mirroring(forth, "one") as worker:
-        output_of(worker, "shard taken")
+        output_of(worker, "worker copies this part")
         done = run("mirror", "start", "-c", back)
         assert done.returncode == 1
         assert "a mirror in the other direction runs" in done.stderr

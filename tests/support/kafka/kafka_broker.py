@@ -42,12 +42,43 @@ class _Node:
         return self.directory / "server.log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaProcess:
     """A running node of Kafka."""
 
-    address: str
-    pid: int
+    def __init__(self, command: Sequence[str], node: _Node) -> None:
+        self._command = command
+        self._node = node
+        self._process = _start(command, node)
+
+    @property
+    def address(self) -> str:
+        return self._node.address
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill it as `kill -9` does."""
+        self._process.kill()
+        self._process.wait(_STOP_DEADLINE_S)
+
+    def start(self) -> None:
+        """Start it again, and wait until it listens."""
+        self._process = _start(self._command, self._node)
+        self.wait_listening()
+
+    def wait_listening(self) -> None:
+        _wait_listening(self._node, self._process)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def wait_stopped(self) -> None:
+        try:
+            self._process.wait(_STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
 
 @contextmanager
@@ -84,16 +115,16 @@ def kafka_processes(
             )
             assert formatted.code == 0, formatted.errors or formatted.output
         command = server_command if measured else java_command
-        running = [_start(command(jars, "kafka.Kafka", str(node.config_path)), node) for node in planned]
+        running = [KafkaProcess(command(jars, "kafka.Kafka", str(node.config_path)), node) for node in planned]
         try:
-            for node, process in zip(planned, running, strict=True):
-                _wait_listening(node, process)
-            yield [
-                KafkaProcess(address=node.address, pid=process.pid)
-                for node, process in zip(planned, running, strict=True)
-            ]
+            for process in running:
+                process.wait_listening()
+            yield running
         finally:
-            _stop(running)
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait_stopped()
 
 
 def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]) -> str:
@@ -115,21 +146,10 @@ def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]
 
 
 def _start(command: Sequence[str], node: _Node) -> subprocess.Popen[bytes]:
-    with node.log_path.open("wb") as log:
+    with node.log_path.open("ab") as log:
         # In a session of its own, as our nodes are: where sessions share a busy CPU, a client gets a broker in the same
         # session a hundred times sooner.
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
-def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in running:
-        process.terminate()
-    for process in running:
-        try:
-            process.wait(_STOP_DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(_STOP_DEADLINE_S)
 
 
 def _wait_listening(node: _Node, process: subprocess.Popen[bytes]) -> None:

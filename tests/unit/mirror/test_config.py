@@ -99,6 +99,11 @@ def test_the_same_names_both_ways_are_refused() -> None:
     assert problem.startswith("A -> B -> A is a cycle of topics with the same names")
 
 
+def test_the_same_names_both_ways_are_taken_if_no_topic_goes_both_ways() -> None:
+    both = {"B->A.enabled": "true", "replication.policy.class": "IdentityReplicationPolicy"}
+    assert len(read({**SMALL, **both, "A->B.topics": "eu-.*", "B->A.topics": "us-.*"}).pairs) == 2
+
+
 def test_mirrormaker_1_is_answered() -> None:
     with pytest.raises(InvalidMirrorFile, match="whitelist is MirrorMaker 1's: name the clusters in one file"):
         mirror_config({"whitelist": ".*"})

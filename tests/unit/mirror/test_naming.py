@@ -38,3 +38,9 @@ def test_cycles_are_found() -> None:
     assert cycle_in([("A", "B"), ("C", "B")]) == []
     assert cycle_in([("A", "B"), ("B", "A")]) == ["A", "B", "A"]
     assert cycle_in([("X", "A"), ("A", "B"), ("B", "C"), ("C", "A")]) == ["A", "B", "C", "A"]
+
+
+def test_pairs_without_a_common_topic_make_no_cycle() -> None:
+    pairs = [("A", "B"), ("B", "A"), ("B", "C"), ("C", "A")]
+    assert cycle_in(pairs, lambda one, other: {one, other} == {("A", "B"), ("B", "A")}) == ["A", "B", "C", "A"]
+    assert cycle_in(pairs, lambda one, other: ("A", "B") in (one, other)) == []

@@ -32,3 +32,34 @@ def test_what_is_left_out_wins() -> None:
 def test_what_is_no_pattern_is_named() -> None:
     with pytest.raises(InvalidPattern, match=r"'\(' is no regular expression"):
         patterns("orders,(")
+
+
+def chosen(taken: str, left_out: str = "") -> Chosen:
+    return Chosen(taken=patterns(taken), left_out=patterns(left_out))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_apart"),
+    [
+        ("orders, payments", "users", True),
+        ("orders", "orders", False),
+        ("eu-.*", "us-.*", True),
+        ("eu-.*", "e.*", False),
+        ("orders.eu", "orders.us", True),
+        ("orders.eu", "orders\\.eu", False),
+        ("orders", "orders-.*", True),
+        ("orders.?", "orders", False),
+        ("orders*", "order", False),
+        ("a|b", "c", False),
+        ("*", "orders", False),
+        ("", "*", True),
+    ],
+)
+def test_lists_are_apart_only_if_no_name_can_be_in_both(one: str, other: str, is_apart: bool) -> None:
+    assert chosen(one).is_apart(chosen(other)) is is_apart
+    assert chosen(other).is_apart(chosen(one)) is is_apart
+
+
+def test_what_the_other_list_leaves_out_is_not_in_both() -> None:
+    assert chosen("us-.*").is_apart(chosen("*", "us-.*"))
+    assert not chosen("us-.*").is_apart(chosen("*", "us-a"))
