@@ -128,6 +128,18 @@ SCRIPTS: Final[Mapping[str, Script]] = {
         | {"--broker-list": "all brokers are shown", "--topic-list": "all topics are shown; --output json lists them"},
     ),
     "kafka-metadata-quorum": Script(actions={"describe": ("quorum", "describe")}, refused=_CONTROLLER),
+    "kafka-mirror-maker": Script(
+        command=("mirror", "start"),
+        flags_without_effect=frozenset({"--new.consumer"}),
+        refused={
+            "--blacklist": "choose with --include, or with topics.exclude in the file of kraft mirror start -c",
+            "--consumer.rebalance.listener": _OF_JAVA,
+            "--rebalance.listener.args": _OF_JAVA,
+            "--message.handler": "records are not changed on their way: leave it out",
+            "--message.handler.args": "records are not changed on their way: leave it out",
+        },
+        connects=False,
+    ),
     "kafka-producer-perf-test": Script(
         command=("perf", "produce"),
         renamed={"--command-config": "--producer-config"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -22,18 +22,67 @@ Result = TypeVar("Result")
 
 app = typer.Typer(help="Copy topics from cluster to cluster, and show how far it is.", no_args_is_help=True)
 
-ConfigFile = Annotated[
-    Path,
+_CONFIG: Final = typer.Option(
+    "--config",
+    "-c",
+    metavar="FILE",
+    help="Clusters and pairs, as docs/mirror.md says; MirrorMaker 2's file is one.",
+    show_default=False,
+)
+ConfigFile = Annotated[Path, _CONFIG]
+Clusters = Annotated[
+    str, typer.Option("--clusters", metavar="ALIAS[,...]", help="Only pairs with one of these targets.")
+]
+
+Worker = Annotated[
+    str,
     typer.Option(
-        "--config",
-        "-c",
+        "--worker",
+        metavar="NAME",
+        help="Name of this worker, its own among all: it takes over from its former self at once.",
+    ),
+]
+ConsumerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--consumer.config",
         metavar="FILE",
-        help="Clusters and pairs, as docs/mirror.md says; MirrorMaker 2's file is one.",
+        help="Settings of the source's clients, in place of --config; as the four options below, MirrorMaker 1's.",
         show_default=False,
     ),
 ]
-Clusters = Annotated[
-    str, typer.Option("--clusters", metavar="ALIAS[,...]", help="Only pairs with one of these targets.")
+ProducerFile = Annotated[
+    Path | None,
+    typer.Option("--producer.config", metavar="FILE", help="Settings of the target's clients.", show_default=False),
+]
+Include = Annotated[
+    str,
+    typer.Option(
+        "--include",
+        "--whitelist",
+        metavar="PATTERN[,...]",
+        help="Topics to mirror, as regular expressions.",
+        show_default=False,
+    ),
+]
+Streams = Annotated[int, typer.Option("--num.streams", min=1, max=1_000, help="Parts that workers share among them.")]
+CommitInterval = Annotated[
+    int | None,
+    typer.Option(
+        "--offset.commit.interval.ms",
+        min=1,
+        max=60_000,
+        help="Longest time between two commits of positions.",
+        show_default=False,
+    ),
+]
+AbortOnFailure = Annotated[
+    str,
+    typer.Option(
+        "--abort.on.send.failure",
+        metavar="true",
+        help="Only true: no record is skipped. What cannot be sent is tried again from the committed position.",
+    ),
 ]
 
 _STATUS_TITLES: Final = ("PAIR", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "LAG", "LAG SECONDS", "SKIPPED")
@@ -42,16 +91,15 @@ _VERIFY_TITLES: Final = ("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWI
 
 @app.command()
 def start(
-    config: ConfigFile,
+    config: Annotated[Path | None, _CONFIG] = None,
     clusters: Clusters = "",
-    worker: Annotated[
-        str,
-        typer.Option(
-            "--worker",
-            metavar="NAME",
-            help="Name of this worker, its own among all: it takes over from its former self at once.",
-        ),
-    ] = "",
+    worker: Worker = "",
+    consumer_config: ConsumerFile = None,
+    producer_config: ProducerFile = None,
+    include: Include = "",
+    num_streams: Streams = 1,
+    offset_commit_interval_ms: CommitInterval = None,
+    abort_on_send_failure: AbortOnFailure = "true",
 ) -> None:
     """Mirror until Ctrl-C. Workers with the same file share the work."""
     from kraft.mirror import worker as mirror_worker
@@ -60,12 +108,50 @@ def start(
     from kraft.server.process.file_limit import raise_file_limit
 
     lifeline.follow_launcher()
-    checked = read(config, clusters)
+    if abort_on_send_failure.lower() != "true":
+        raise typer.BadParameter("no record is skipped: leave it out", param_hint="--abort.on.send.failure")
+    if config is not None and (consumer_config or producer_config or include):
+        raise typer.BadParameter("the file says it all: leave the other options out", param_hint="--config")
+    if config is None:
+        checked = _of_maker(consumer_config, producer_config, include, num_streams, offset_commit_interval_ms)
+        source = "mirror"
+    else:
+        checked, source = read(config, clusters), str(config)
     raise_file_limit()
     logging_setup.configure(LoggingSettings())
     for each in checked.notes:
-        say(f"{config}: {each}")
+        say(f"{source}: {each}")
     mirror_worker.run(checked, worker)
+
+
+def _of_maker(
+    consumer_config: Path | None,
+    producer_config: Path | None,
+    include: str,
+    num_streams: int,
+    offset_commit_interval_ms: int | None,
+) -> MirrorConfig:
+    """Return what MirrorMaker 1's options ask for. Raises BadParameter for one that is missing."""
+    from msgspec.structs import replace
+
+    from kraft.mirror.old_options import settings_of_maker
+
+    if consumer_config is None and producer_config is None and not include:
+        raise typer.BadParameter("name the file of clusters and pairs", param_hint="--config")
+    if consumer_config is None or producer_config is None or not include:
+        raise typer.BadParameter(
+            "give all three of --consumer.config, --producer.config and --include, or --config alone",
+            param_hint="--consumer.config",
+        )
+    settings, notes = settings_of_maker(
+        properties_of(consumer_config, "--consumer.config", with_dots=False),
+        properties_of(producer_config, "--producer.config", with_dots=False),
+        include,
+        num_streams=num_streams,
+        offset_commit_interval_ms=offset_commit_interval_ms,
+    )
+    found = _checked(settings, "mirror")
+    return replace(found, notes=(*notes, *found.notes))
 
 
 @app.command()
@@ -133,21 +219,26 @@ def read(config: Path, clusters: str = "") -> MirrorConfig:
     """Return the checked file, with only the pairs to these targets. Ends the command at what is wrong with it."""
     from msgspec.structs import replace
 
-    from kraft.mirror.config import InvalidMirrorFile, mirror_config
     from kraft.mirror.patterns import plain_list
 
-    try:
-        checked = mirror_config(properties_of(config, "--config", with_dots=False))
-    except InvalidMirrorFile as error:
-        for each in error.problems:
-            say(f"kraft: {config}: {each}")
-        raise typer.Exit(1) from None
+    checked = _checked(properties_of(config, "--config", with_dots=False), str(config))
     wanted = set(plain_list(clusters))
     targets = {each.target.alias for each in checked.pairs}
     if wanted - targets:
         unknown = ", ".join(sorted(wanted - targets))
         raise typer.BadParameter(f"no enabled pair has the target {unknown}", param_hint="--clusters")
     return replace(checked, pairs=tuple(each for each in checked.pairs if not wanted or each.target.alias in wanted))
+
+
+def _checked(settings: Mapping[str, str], source: str) -> MirrorConfig:
+    from kraft.mirror.config import InvalidMirrorFile, mirror_config
+
+    try:
+        return mirror_config(settings)
+    except InvalidMirrorFile as error:
+        for each in error.problems:
+            say(f"kraft: {source}: {each}")
+        raise typer.Exit(1) from None
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -3,6 +3,10 @@
 A record is compared by a checksum of its timestamp, key, value and headers, in memory: 8 bytes a record and side, one
 partition after the other. Records that only one end has deleted, by retention, are told apart by where they are: before
 the first record that both have. An end has deleted some if its log starts after the first mirrored record.
+
+Where a topic is compacted at either end, each end may have taken other records, at its own time. So a record that only
+one end has is not compared if a later one of its key is there, or if it is a tombstone whose key the other end has no
+longer. A record that the target has more often than the source is twice there, compacted or not.
 """
 
 from __future__ import annotations

@@ -145,6 +145,7 @@ PROGRAMS: Final = (
         command="tests.soak.mirror_runs --records 20000 --faults 4 --seed {seed}",
         missing=_without_toxiproxy,
     ),
+    Program(name="mirror-migration", command="tests.soak.mirror_migration_runs --records 20000 --nodes 1"),
     Program(name="pipeline", command="tests.soak.pipeline_runs --lines 20000", missing=_without_rsyslog),
     Program(name="replica-moves", command="tests.soak.replica_move_runs --times 10 --seed {seed}"),
     Program(name="spark-sink", command="tests.soak.spark_sink_runs --times 20 --seed {seed}"),

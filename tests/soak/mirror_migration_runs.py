@@ -112,7 +112,7 @@ class Writer(Work):
 
     def _work(self, end: End) -> None:
         is_transactional = self.topic == IN_TRANSACTIONS
-        more = {"transactional_id": "writer"} if is_transactional else {}
+        more: dict[str, Any] = {"transactional_id": "writer"} if is_transactional else {}
         with Producer(end.servers, compression_type="zstd", **more, **end.settings) as producer:
             while not self._is_stopped.is_set():
                 if self._next >= self._allowed:
@@ -158,7 +158,11 @@ class Reader(Work):
         self._topics = topics
 
     def _work(self, end: End) -> None:
-        settings = {"group_id": self.group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        settings: dict[str, Any] = {
+            "group_id": self.group,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+        }
         with Consumer(end.servers, enable_auto_commit=False, **settings, **end.settings) as consumer:
             consumer.subscribe(self._topics)
             while not self._is_stopped.is_set():

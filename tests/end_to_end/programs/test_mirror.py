@@ -13,7 +13,10 @@ import pytest
 from kraft.client import Admin, Codec, Consumer, NewTopic, Producer, TopicPartition
 from kraft.client.aio import Consumer as AsyncConsumer
 from kraft.local.free_ports import ReservedPorts
+from kraft.model.access import Operation
+from kraft.server.config.access_settings import STANDARD_AUTHORIZER
 from kraft.testing import Cluster
+from tests.support.acl_entries import entry
 from tests.support.command_line import Running, run
 from tests.support.mirrors import mirror_file, mirroring, topics_of, verified
 from tests.support.waiting import until
@@ -22,6 +25,8 @@ KAFKA: Final[dict[str, Any]] = {"wire_protocol": "kafka"}
 SAME_NAMES: Final = {"replication.policy.class": "IdentityReplicationPolicy"}
 
 _SETTINGS: Final = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -231,6 +236,34 @@ def test_two_mirrors_in_opposite_directions_that_begin_together_do_not_both_go_o
     back = file_of(tmp_path / "back", here, there, {"B->A": {"topics": "around", **SAME_NAMES}}, name="around-back")
     with mirroring(forth, "one") as first, mirroring(back, "one") as second:
         until(lambda: {first.process.poll(), second.process.poll()} != {None}, "one of them has ended")
+
+
+def test_workers_share_the_partitions_and_what_changes_at_the_source_follows(
+    here: str, there: str, tmp_path: Path
+) -> None:
+    pair = {"A->B": {"topics": "shared", "sync.topic.acls.enabled": "true", **SAME_NAMES}}
+    file = file_of(tmp_path, here, there, pair, name="sharing")
+    with Admin(here) as source, Admin(there, **KAFKA) as target:
+        source.create_topic("shared", 2)
+        with mirroring(file, "one") as one:
+            output_of(one, "worker copies this part")
+            with mirroring(file, "two") as two:
+                output_of(one, "worker no longer copies these parts")
+                output_of(two, "worker copies this part")
+                until(partial(has_topics, target, ["shared"]), "shared is created")
+                source.alter_topic_configs("shared", {"retention.ms": "7200000"})
+                source.create_partitions("shared", 4)
+                source.create_acls([entry("shared"), entry("shared", Operation.WRITE)])
+                send(here, "shared", range(1_000))
+                until_mirrored(file, "shared", 1_000)
+                assert sorted(map(int, all_values(there, "shared", 4, **KAFKA))) == list(range(1_000))
+
+                def followed() -> bool:
+                    (described,) = target.describe_topics(["shared"])
+                    return described.configs.get("retention.ms") == "7200000" and bool(target.describe_acls())
+
+                until(followed, "configs and ACLs are carried over")
+                assert target.describe_acls() == [entry("shared")], "nobody gets to write"
 
 
 def test_prefixed_topics_of_several_sources_go_both_ways_and_never_around(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kraft.mirror.metrics import EVERY as MIRROR
 from kraft.server.metrics.exceptions import NOT_SERVED
 from kraft.server.metrics.metric import Metric
 from kraft.server.metrics.table import SECTIONS
@@ -25,6 +26,11 @@ def _lines() -> Iterator[str]:
         yield "| Kafka's JMX name | Series | |"
         yield "|---|---|---|"
         yield from map(_row, section.metrics)
+    yield "\n## Mirrors\n"
+    yield "Of a worker of `kraft mirror start` ([mirror.md](mirror.md)), at its own `metrics.address`.\n"
+    yield "| Kafka's JMX name | Series | |"
+    yield "|---|---|---|"
+    yield from map(_row, MIRROR)
     yield "\n## What dashboards ask for and nodes do not serve\n"
     yield "| Series | Why |"
     yield "|---|---|"
