@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tests.copied_lines import statements
+from tests.copied_lines import inner, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def _methods(name: str, classes: Mapping[str, ClassFacts]) -> frozenset[str]:
 
 
 def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    for child in ast.iter_child_nodes(node):
+    for child in inner(node):
         if isinstance(child, ast.ClassDef):
             yield f"{prefix}{child.name}", child
             yield from _classes(child, f"{prefix}{child.name}.")

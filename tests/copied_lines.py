@@ -12,6 +12,9 @@ from typing import Final
 LENGTH: Final = 6
 """A run of fewer equal lines is no copy."""
 
+_BLOCKS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Fields of statements that hold statements, in their order in the source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -34,13 +37,18 @@ Copies = dict[tuple[str, str], list[Run]]
 """Copies between two files, in the order of their names; a file may have copies of its own lines."""
 
 
+def inner(node: ast.AST) -> Iterator[ast.stmt | ast.ExceptHandler | ast.match_case]:
+    """Statements, handlers and cases directly below a module or one of these. No expression has any, nor is entered."""
+    for name in _BLOCKS:
+        yield from getattr(node, name, ())
+
+
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
     """Every statement below `node`, nested ones included."""
-    for child in ast.iter_child_nodes(node):
+    for child in inner(node):
         if isinstance(child, ast.stmt):
             yield child
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from statements(child)
+        yield from statements(child)
 
 
 def code_lines(text: str, tree: ast.Module) -> list[Line]:
