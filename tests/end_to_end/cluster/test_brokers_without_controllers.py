@@ -75,6 +75,7 @@ def knows(cluster: Cluster, node_id: int, topic: str) -> bool:
         return topic in admin.list_topics()
 
 
+@pytest.mark.slow
 def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one_is(cluster: Cluster) -> None:
     publish(cluster.bootstrap_servers, "orders", range(2_000))
     cluster.kill()

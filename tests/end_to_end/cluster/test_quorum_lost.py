@@ -60,6 +60,7 @@ def _node_1(cluster: Cluster) -> str:
     return address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["killed", "paused"])
 def test_every_command_says_that_no_controller_is_active_and_which_voters_are_unreachable(
     cluster: Cluster, fault: str

@@ -93,6 +93,7 @@ def test_prepared_transactions_are_committed_together_once(cluster: Cluster, adm
     assert committed(cluster, topic) == values_of(b"a", b"b")
 
 
+@pytest.mark.slow
 def test_drivers_that_commit_the_same_batch_at_once_commit_one(cluster: Cluster, admin: Admin, topic: str) -> None:
     runs = [[prepare(cluster, admin, topic, b"%d" % run) for _ in range(2)] for run in range(4)]
     with ThreadPoolExecutor() as threads:
@@ -105,6 +106,7 @@ def test_drivers_that_commit_the_same_batch_at_once_commit_one(cluster: Cluster,
     assert committed(cluster, topic) == values_of(b"%d" % winner, b"%d" % winner)
 
 
+@pytest.mark.slow
 def test_a_producer_that_writes_on_is_refused_after_the_commit(cluster: Cluster, admin: Admin, topic: str) -> None:
     """Neither in a partition that it has written to, nor in another one, nor after its id was deleted."""
     zombie_id = admin.new_transactional_id(topic)

@@ -203,6 +203,7 @@ def check_both_read_the_same(jars: Path, files: list[Path], *flags: str) -> str:
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

@@ -100,6 +100,7 @@ def in_every_codec(cluster: Cluster) -> tuple[Place, list[Record]]:
 
 
 # Java's jars and kafkajs are fetched by the first who asks for them.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("reader", [name for name, client in CLIENTS.items() if client.codecs == CODECS])
 def test_a_client_reads_what_compaction_left_past_batches_without_records(

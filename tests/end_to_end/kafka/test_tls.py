@@ -130,6 +130,7 @@ def test_javas_consoles(cluster: TlsCluster, topic: str, listener: str, tmp_path
     assert consumed.split() == VALUES
 
 
+@pytest.mark.slow
 def test_large_messages_go_both_ways(cluster: TlsCluster, topic: str) -> None:
     settings = of_librdkafka(cluster, TLS)
     values = [bytes((number,)) * 900_000 for number in range(40)]

@@ -180,6 +180,7 @@ def test_a_session_ends_with_its_token(nodes: Nodes) -> None:
         assert not connection.is_served()
 
 
+@pytest.mark.slow
 def test_tokens_that_expire_under_load_cost_no_message(nodes: Nodes, topic: str) -> None:
     producer = confluent_kafka.Producer({**librdkafkas_login(nodes, life_s=3), "acks": "all"})
     until_s = time.monotonic() + 7

@@ -70,6 +70,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         run("server", "stop", "--cluster-id", made.cluster_id)
 
 
+@pytest.mark.slow
 def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(machine: Machine) -> None:
     for config in machine.configs:
         assert run("storage", "format", "-c", config).returncode == 0

@@ -178,6 +178,7 @@ def test_every_route_has_a_row() -> None:
     assert set(EXPECTED) == pages | changes | {f"{each.method} {each.path}" for each in ACTIONS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", EXPECTED)
 def test_every_route_answers_each_user_as_its_row_says(browsers: dict[str, Browser], row: str) -> None:
     method, _, pattern = row.rpartition(" ")

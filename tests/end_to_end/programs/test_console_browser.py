@@ -189,6 +189,7 @@ def test_a_page_is_used_with_the_keyboard_alone(shown: Shown) -> None:
     assert reached == ["Skip to the content", "Kraft", "Overview", "Brokers"]
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_after_a_preview_and_deleted_by_its_name(shown: Shown) -> None:
     shown.open("/clusters/prod/topics-new")
     shown.fill(topic="from-browser", partition_count="3", replication_factor="1")
@@ -236,6 +237,7 @@ def test_a_group_is_reset_after_a_preview(shown: Shown) -> None:
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_a_move_is_generated_reviewed_run_and_its_throttle_removed(shown: Shown) -> None:
     with Admin(shown.cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic=MOVED, assignments=[[1]])])
@@ -257,6 +259,7 @@ def test_a_move_is_generated_reviewed_run_and_its_throttle_removed(shown: Shown)
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_a_preferred_leader_is_elected(shown: Shown) -> None:
     with Admin(shown.cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic="led", assignments=[[1, 2]])])
@@ -277,6 +280,7 @@ def test_a_preferred_leader_is_elected(shown: Shown) -> None:
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_acls_are_created_explained_and_deleted(shown: Shown) -> None:
     shown.open("/clusters/prod/acls/create")
     shown.fill(principal="User:walker", topics=TOPIC, groups="walkers")
@@ -294,6 +298,7 @@ def test_acls_are_created_explained_and_deleted(shown: Shown) -> None:
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_quotas_are_set_found_for_a_client_and_removed(shown: Shown) -> None:
     shown.open("/clusters/prod/quotas/set?user=walker")
     shown.fill(producer_byte_rate="1 MiB")
@@ -307,6 +312,7 @@ def test_quotas_are_set_found_for_a_client_and_removed(shown: Shown) -> None:
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_a_config_that_somebody_else_changed_is_not_overwritten(shown: Shown) -> None:
     path = f"/clusters/prod/topics/{TOPIC}/configs/retention.ms"
     shown.open(path)
@@ -327,6 +333,7 @@ def as_root(server: str, request: Message, version: int) -> ProduceResponse | No
         return connection.ask(request, version, ProduceResponse)
 
 
+@pytest.mark.slow
 def test_a_hanging_transaction_is_aborted(shown: Shown) -> None:
     with Admin(shown.cluster.bootstrap_servers) as admin:
         admin.create_topic("hung", 1, 1)

@@ -191,6 +191,7 @@ def test_odd_records_are_text_or_a_sentence(root: Reads) -> None:
     assert "partition 0 holds offsets 0 to 4" in missing["problem"]
 
 
+@pytest.mark.slow
 def test_a_record_of_15_mib_is_cut(root: Reads) -> None:
     small, big = root.rows("big")
     assert small["value"]["text"] == "small"
@@ -200,6 +201,7 @@ def test_a_record_of_15_mib_is_cut(root: Reads) -> None:
     assert "1.0 MiB" in whole["problem"]
 
 
+@pytest.mark.slow
 def test_transactions_are_committed_or_said_to_be_aborted(root: Reads) -> None:
     committed = root.found("paid")
     assert [each["value"]["text"] for each in committed["rows"]] == ["True"]
@@ -253,6 +255,7 @@ def test_avro_of_a_registry_is_decoded_filtered_and_masked(
     assert [each["value"]["format"] for each in masked.rows("typed")].count("hidden") == 2
 
 
+@pytest.mark.slow
 def test_reading_leaves_no_group(cluster: LoginCluster, root: Reads) -> None:
     root.rows("orders")
     with Admin(cluster.bootstrap_servers) as admin:

@@ -76,6 +76,7 @@ def dead_letters(cluster: Cluster, count: int) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_lines_of_rsyslog_and_of_an_application_are_in_the_index_once_each(pipeline: Pipeline, tmp_path: Path) -> None:
     cluster, engine = pipeline
     topic = "logs"

@@ -52,6 +52,7 @@ async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: 
                 return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [2])
 async def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tmp_path: Path, entries: int) -> None:
     async with scale_cluster(tmp_path) as cluster:

@@ -158,6 +158,7 @@ def test_a_stream_reads_in_micro_batches_of_the_given_size(
     assert (last.records, last.total_lag) == (20, 0)
 
 
+@pytest.mark.slow
 def test_a_restarted_query_goes_on_where_it_stopped(spark: SparkSession, cluster: FileCluster, tmp_path: Path) -> None:
     first, second = Batches(), Batches()
     run(spark, tmp_path / "checkpoint", first)
@@ -184,6 +185,7 @@ def test_a_batch_that_failed_is_read_again_record_for_record(
     assert batches.all == expected(range(31), range(10))
 
 
+@pytest.mark.slow
 def test_a_latest_start_stays_where_it_was_when_the_first_batch_fails(
     spark: SparkSession, cluster: FileCluster, tmp_path: Path
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_stream_that_runs_on_sees_what_arrives(spark: SparkSession, cluster: F
     assert batches.all == ["a1-10"]
 
 
+@pytest.mark.slow
 def test_deleted_records_end_the_query_with_their_offsets(
     spark: SparkSession, cluster: FileCluster, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def kill_all(cluster: Cluster) -> None:
     cluster.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [stop_in_order, kill_all])
 def test_everything_is_there_after_all_nodes_stopped_and_started(stop: Callable[[Cluster], None]) -> None:
     with Cluster(nodes=3) as cluster:
