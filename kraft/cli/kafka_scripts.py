@@ -146,6 +146,14 @@ SCRIPTS: Final[Mapping[str, Script]] = {
         lists={"--producer-props": "--producer-property", "--command-property": "--producer-property"},
     ),
     "kafka-reassign-partitions": Script(command=("topics", "reassign"), refused=_CONTROLLER),
+    "kafka-replica-verification": Script(
+        command=("replicas", "verify"),
+        renamed={
+            "--broker-list": "--bootstrap-server",
+            "--report-interval-ms": "--reporting-interval",
+            "--topic-white-list": "--topics-include",
+        },
+    ),
     "kafka-server-start": Script(
         command=("server", "start"),
         refused={"--override": "write the setting into the file, or into one of your own"},

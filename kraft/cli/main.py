@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "groups": ("kraft.cli.groups.commands", "List, describe and delete groups, and reset their offsets."),
     "transactions": ("kraft.cli.transactions.commands", "Show transactions and producers; end hanging ones."),
     "verify": ("kraft.cli.verify", "Clients that print each result as JSON."),
+    "replicas": ("kraft.cli.replicas", "Compare the replicas of partitions."),
     "kafka-names": ("kraft.cli.kafka_names", "Write commands with the names of Kafka's scripts."),
     "perf": ("kraft.cli.perf.commands", "Measure how fast records are stored and read."),
     "log": ("kraft.cli.log", "Print and check the files of partitions."),

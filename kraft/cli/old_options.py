@@ -46,7 +46,7 @@ TOOLS: Final = {
     "preferred-replica-election": "kraft topics elect-leaders --election-type preferred",
     "producer-perf-test": "kraft perf produce",
     "reassign-partitions": "kraft topics reassign",
-    "replica-verification": "kraft log verify",
+    "replica-verification": "kraft replicas verify",
     "server-start": "kraft server start",
     "server-stop": "kraft server stop",
     "share-groups": f"{_NOT_YET}: there are no share groups",

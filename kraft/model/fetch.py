@@ -28,6 +28,10 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
     reads_committed: bool = False
     """Return records only below the last stable offset, and the aborted transactions among them."""
 
+    of_replica: bool = False
+    """Read the replica here up to its own high watermark, whether it leads or follows, and all records of it: for
+    comparing replicas, as Kafka's replica id -2 does. A follower may be behind, so no consumer reads it."""
+
 
 class AbortedTransaction(Struct, frozen=True, kw_only=True):
     """Transaction whose records, from `first_offset` up to the producer's next marker, were aborted."""

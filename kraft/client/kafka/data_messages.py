@@ -8,7 +8,15 @@ from operator import attrgetter
 from kraft.model import fetch, produce
 from kraft.model.errors import ErrorCode, RecordError, error_code
 from kraft.model.ids import TopicPartition
-from kraft.wire.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kraft.wire.schema.fetch import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from kraft.wire.schema.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -56,6 +64,8 @@ def produce_result(request: produce.ProduceRequest, response: ProduceResponse) -
 
 def fetch_message(request: fetch.FetchRequest) -> FetchRequest:
     return FetchRequest(
+        # Up to version 12, after which topics have no names.
+        replica_id=DEBUGGING_CONSUMER if request.of_replica else CONSUMER,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,

@@ -21,6 +21,7 @@ from kraft.server.loop.periods import loop_time_s
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.loop.unread_responses import UnreadResponses
+from kraft.server.replica.partition import Partition, check_epoch
 from kraft.server.replica.partitions import Partitions
 
 PARTITIONS_AT_ONCE: Final = 500
@@ -181,10 +182,11 @@ class FetchHandler:
         begin = len(results.reads)
         for at, wanted in enumerate(request.partitions[begin : begin + PARTITIONS_AT_ONCE], begin):
             bounds = results.bounds(wanted)
-            read = results.before[at] if results.before else None
+            # A follower's log may be truncated between two reads: nothing is taken over from the one before.
+            read = results.before[at] if results.before and not request.of_replica else None
             held = None if read is None else self._partitions.find_by_name(wanted.topic, wanted.partition)
             if read is None or not read.is_current(held, wanted, bounds, request.reads_committed):
-                read = self._read_partition(wanted, bounds, request.reads_committed, read)
+                read = self._read_partition(wanted, bounds, request, read)
             results.add(read)
             if loop.time() >= until_s:
                 break
@@ -200,7 +202,7 @@ class FetchHandler:
             read = results.reads[at]
             try:
                 while is_kept and read.look_up is not None:
-                    read = await self._with_aborted(wanted, read, read.look_up, reads)
+                    read = await self._with_aborted(fetch.request, wanted, read, read.look_up, reads)
             except TimeoutError:
                 is_kept = False
             if read.look_up is not None:
@@ -208,7 +210,12 @@ class FetchHandler:
             results.replace(at, read)
 
     async def _with_aborted(
-        self, wanted: FetchPartition, read: PartitionRead, look_up: AbortedLookUp, reads: RequestReads
+        self,
+        request: FetchRequest,
+        wanted: FetchPartition,
+        read: PartitionRead,
+        look_up: AbortedLookUp,
+        reads: RequestReads,
     ) -> PartitionRead:
         """Return the read with its aborted transactions, or another one if the log has changed meanwhile."""
         partition = read.partition
@@ -225,7 +232,7 @@ class FetchHandler:
             failure = error
         if partition.leader is not leader or partition.log is not log or not log.still_has(look_up.segments):
             await wait_for_file_change(partition, reads)
-            return self._read_partition(wanted, read.bounds, reads_committed=True)
+            return self._read_partition(wanted, read.bounds, request)
         try:
             if failure is not None:
                 partition.replica_log.aborted_look_up_failed(failure)
@@ -234,13 +241,16 @@ class FetchHandler:
         return PartitionRead(replace(read.result, aborted=_named(found)), partition, read.bounds)
 
     def _read_partition(
-        self, wanted: FetchPartition, bounds: ReadBounds, reads_committed: bool, before: PartitionRead | None = None
+        self, wanted: FetchPartition, bounds: ReadBounds, request: FetchRequest, before: PartitionRead | None = None
     ) -> PartitionRead:
         """Read the partition. What `before` found is not read again: if it still counts, only what is behind it is."""
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            partition.as_leader(wanted.current_leader_epoch)
-            stable = partition.last_stable_offset
+            if request.of_replica:
+                _check_is_comparable(partition, wanted.current_leader_epoch)
+            else:
+                partition.as_leader(wanted.current_leader_epoch)
+            stable, reads_committed = partition.last_stable_offset, request.reads_committed and not request.of_replica
             upper = stable if reads_committed else partition.high_watermark
             start, records, earlier, dropped_bytes = Offset(wanted.fetch_offset), b"", (0, 0, 0), 0
             if before is not None and before.goes_on(partition, wanted, bounds):
@@ -283,6 +293,17 @@ class FetchHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+
+def _check_is_comparable(partition: Partition, current_leader_epoch: int) -> None:
+    """Raise Refusal if the replica cannot be read, whatever its role."""
+    check_epoch(partition, current_leader_epoch)
+    if not partition.is_open:
+        message = f"the replica of {partition.topic_partition} on this broker is closed"
+        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+    if partition.is_truncating:
+        message = f"{partition.topic_partition} is being truncated on this broker"
+        raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE, message)
 
 
 def _counted(results: FetchResults) -> FetchResponse:

@@ -39,6 +39,7 @@ from kraft.replication.effects import (
     LeaderEffect,
     ProposeIsr,
     RestartAt,
+    SetHighWatermark,
     TruncateTo,
 )
 from kraft.replication.follower import PartitionFollower
@@ -59,6 +60,14 @@ def code_by_now(outcome: ProduceOutcome) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
     return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT
+
+
+def check_epoch(partition: Partition, asked: int) -> None:
+    """Raise Refusal if a leader epoch is asked for that is not the partition's."""
+    held = partition.leader_epoch
+    if asked not in (NO_LEADER_EPOCH, held):
+        code = ErrorCode.FENCED_LEADER_EPOCH if asked < held else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise Refusal(code, f"{partition.topic_partition} has leader epoch {held}, not {asked}")
 
 
 class Partition:
@@ -99,6 +108,8 @@ class Partition:
         self._produces = ProducePurgatory()
         self._follower_change_pending = False
         """True while an append or a truncation that the follower asked for is not over."""
+        self.is_truncating = False
+        """True while bytes below the log's end may be changing."""
         self._awaited_role: tuple[BrokerId, Callback] | None = None
         """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
 
@@ -139,11 +150,7 @@ class Partition:
 
         The epoch is checked first, as in Kafka: it shows whether the client or this broker has outdated metadata.
         """
-        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
-            stale = current_leader_epoch < self.leader_epoch
-            code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
-            message = f"{self.topic_partition} has leader epoch {self.leader_epoch}, not {current_leader_epoch}"
-            raise Refusal(code, message)
+        check_epoch(self, current_leader_epoch)
         if self.leader is None:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
         return self.leader
@@ -374,14 +381,14 @@ class Partition:
                     return self.log.starting_at(effect.offset)
 
         def settle() -> None:
-            self._follower_change_pending = False
+            self._follower_change_pending = self.is_truncating = False
             if not self.is_open:
                 return
             if self.follower is follower:
                 follower.truncated(self.log.log_end_offset, self.replica_log.durable_end)
             self.replica_log.sync_if_needed()
 
-        self._follower_change_pending = True
+        self._follower_change_pending = self.is_truncating = True
         return self.replica_log.changes.make(change, settle=settle, is_wanted=self._while_role_lasts())
 
     def _while_role_lasts(self) -> Condition:
@@ -454,9 +461,10 @@ class Partition:
                 self._run(effects)
         elif self.follower is not None and not self._follower_change_pending:
             for effect in self.follower.appended(self.log.log_end_offset, self.replica_log.durable_end):
-                # A new high watermark is read from the machine where it is needed.
                 if isinstance(effect, AdvanceLogStart):
                     self.advance_log_start(effect.offset)
+                elif isinstance(effect, SetHighWatermark):
+                    self.committed.notify()
             self.log.transactions.high_watermark_advanced(self.high_watermark)
             self.appended.notify()
 

@@ -4,6 +4,8 @@ Incremental sessions are KIP-227 (version 7), the nearest replica KIP-392 (11), 
 KIP-516 (13), the new leader's address KIP-951 (16).
 """
 
+from typing import Final
+
 from kraft.wire.declaration import (
     ZERO_UUID,
     Array,
@@ -19,9 +21,13 @@ from kraft.wire.declaration import (
     field,
 )
 
+CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+"""Replica ids of clients: a consumer, and a tool that compares replicas, which any replica answers."""
+
 
 class ReplicaState(Struct):
-    replica_id: Int32 = -1
+    replica_id: Int32 = CONSUMER
     replica_epoch: Int64 = -1
 
 

@@ -32,6 +32,7 @@ from kraft.server.kafka_listener.requests import ConnectionContext, EncodedMessa
 from kraft.server.loop.turns import collected, pieces
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.fetch import (
+    DEBUGGING_CONSUMER,
     AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
@@ -81,6 +82,7 @@ class _Fetch(Struct, frozen=True, kw_only=True, eq=False):
     wanted: list[_WantedPartition]
     session: FetchSession | None
     reads_committed: bool
+    of_replica: bool
     asker: Asker | None = None
     """Who has to be asked again after a wait; None if everybody may fetch."""
 
@@ -146,7 +148,7 @@ class FetchApi:
         self._monotonic_ms = shared.monotonic_ms
 
     def __call__(self, request: FetchRequest, call: ConnectionContext) -> Awaitable[_Response] | _Response:
-        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        if max(_replica_ids(request)) >= 0:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=())
         quota = call.fetch_quota
         if quota is not None and quota.wait_ms and request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -192,7 +194,8 @@ class FetchApi:
         fetch = _Fetch(
             wanted=await collected(self._with_names(wanted), PARTITIONS_AT_ONCE),
             session=session,
-            reads_committed=request.isolation_level == READ_COMMITTED,
+            reads_committed=_reads_committed(request),
+            of_replica=_is_of_replica(request),
         )
         if self._askers is not None:
             asker = self._askers.at(call.principal, call.peer)
@@ -217,14 +220,23 @@ class FetchApi:
         call: ConnectionContext,
     ) -> _Fetch:
         named = list(self._with_names(wanted))
-        reads_committed = request.isolation_level == READ_COMMITTED
+        reads_committed = _reads_committed(request)
         if self._askers is None:
-            return _Fetch(wanted=named, session=session, reads_committed=reads_committed)
+            return _Fetch(
+                wanted=named, session=session, reads_committed=reads_committed, of_replica=_is_of_replica(request)
+            )
         asker = self._askers.at(call.principal, call.peer)
         hidden = hidden_topics(asker, [topic for _, topic, _ in named if topic is not None])
         if hidden:
             asker.is_refused(Operation.READ, ResourceType.TOPIC, hidden)
-        return _Fetch(wanted=named, session=session, reads_committed=reads_committed, asker=asker, hidden=hidden)
+        return _Fetch(
+            wanted=named,
+            session=session,
+            reads_committed=reads_committed,
+            of_replica=_is_of_replica(request),
+            asker=asker,
+            hidden=hidden,
+        )
 
     def _begun(
         self,
@@ -249,6 +261,7 @@ class FetchApi:
                 max_bytes=bytes_max,
                 partitions=partitions,
                 reads_committed=fetch.reads_committed,
+                of_replica=fetch.of_replica,
             ),
             None if call.unread is None else Room(call.unread, wait_ms),
         )
@@ -339,6 +352,20 @@ class FetchApi:
                 for broker_id, endpoint, rack in self._leaders.endpoints(leaders)
             ),
         )
+
+
+def _replica_ids(request: FetchRequest) -> tuple[int, int]:
+    """Return where the request may name who fetches: in its field up to version 14, or in a later one."""
+    return request.replica_id, request.replica_state.replica_id
+
+
+def _is_of_replica(request: FetchRequest) -> bool:
+    return DEBUGGING_CONSUMER in _replica_ids(request)
+
+
+def _reads_committed(request: FetchRequest) -> bool:
+    """Return whether only committed records are read: tools that compare replicas read all."""
+    return request.isolation_level == READ_COMMITTED and not _is_of_replica(request)
 
 
 def _topics(found: _Found) -> Iterator[FetchableTopicResponse]:

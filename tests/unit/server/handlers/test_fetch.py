@@ -5,16 +5,31 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.change import run_now
 from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
-from kraft.model.fetch import FetchResponse
+from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
+from kraft.model.ids import Offset
+from kraft.model.replica_fetch import ReplicaFetchResult
+from kraft.replication.effects import TruncateTo
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers import fetch_results
 from kraft.server.replica.partition import Partition
 from tests.support.server.fetch_handlers import fetch_handler
-from tests.support.server.replicas import Broker, append_to, batch, fetched, follow, lead, settle, values_of
+from tests.support.server.replicas import (
+    Broker,
+    append_to,
+    batch,
+    fetched,
+    follow,
+    lead,
+    leaders_batch,
+    made,
+    settle,
+    values_of,
+)
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 
 
@@ -389,3 +404,79 @@ async def test_records_committed_between_reading_and_waiting_are_not_missed(brok
     assert isinstance(begun, Awaitable)
     assert values(await begun) == [["b"]]
     assert asyncio.get_running_loop().time() == began
+
+
+# --- comparing replicas ---------------------------------------------------------------------------------------------
+
+
+def followed(broker: Broker, *values: str, high_watermark: int) -> Partition:
+    """A partition that this broker follows, with one batch for each value."""
+    partition = broker.open(high_watermark=high_watermark)
+    follow(partition)
+    for at, value in enumerate(values):
+        made(partition, partition.append_as_follower(leaders_batch(value, at=at)))
+    broker.sync_all()
+    return partition
+
+
+def of_replica(*wanted: FetchPartition, max_wait_ms: int = 0) -> FetchRequest:
+    return replace(request(*wanted, max_wait_ms=max_wait_ms), of_replica=True, reads_committed=True)
+
+
+def leader_commits(partition: Partition, high_watermark: int) -> None:
+    """Take the leader's answer that everything below is committed, as the follower's fetcher does."""
+    follower = partition.follower
+    assert follower is not None
+    position = follower.next_fetch()
+    assert position is not None
+    result = ReplicaFetchResult(
+        topic_id=partition.topic_id,
+        partition=0,
+        error_code=ErrorCode.NONE,
+        leader_epoch=0,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+    )
+    if follower.answered(position, result):
+        partition.committed.notify()
+
+
+async def test_a_follower_is_compared_up_to_its_own_high_watermark_and_serves_no_consumer(broker: Broker) -> None:
+    partition = followed(broker, "a", "b", "c", high_watermark=0)
+    leader_commits(partition, 2)
+    handler = fetch_handler(broker.partitions)
+    response = await handler.handle(of_replica(asking()))
+    assert (codes(response), values(response)) == ([ErrorCode.NONE], [["a", "b"]])
+    assert response.partitions[0].high_watermark == 2
+    assert codes(await handler.handle(request(asking()))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+async def test_a_leader_is_compared_like_its_followers(broker: Broker) -> None:
+    committed(broker, "a", "b")
+    assert values(await fetch_handler(broker.partitions).handle(of_replica(asking()))) == [["a", "b"]]
+
+
+async def test_a_comparison_waits_for_the_followers_high_watermark(broker: Broker) -> None:
+    partition = followed(broker, "a", high_watermark=0)
+    began = asyncio.get_running_loop().time()
+    handler = fetch_handler(broker.partitions)
+    waiting = asyncio.ensure_future(handler.handle(of_replica(asking(), max_wait_ms=60_000)))
+    await settle()
+    assert not waiting.done()
+    leader_commits(partition, 1)
+    assert values(await waiting) == [["a"]]
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_a_follower_is_not_read_while_it_is_truncated_closed_or_in_another_epoch(broker: Broker) -> None:
+    partition = followed(broker, "a", "b", high_watermark=0)
+    leader_commits(partition, 1)
+    handler = fetch_handler(broker.partitions)
+    truncation = partition.truncate(TruncateTo(offset=Offset(1)))
+    if not truncation.is_done:
+        assert codes(await handler.handle(of_replica(asking()))) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    made(partition, truncation)
+    assert values(await handler.handle(of_replica(asking()))) == [["a"]]
+    assert codes(await handler.handle(of_replica(asking(epoch=5)))) == [ErrorCode.UNKNOWN_LEADER_EPOCH]
+    partition.close()
+    assert codes(await handler.handle(of_replica(asking()))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

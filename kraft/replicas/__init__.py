@@ -1,0 +1,1 @@
+"""Comparison of the replicas of partitions, read from each broker that holds one."""
