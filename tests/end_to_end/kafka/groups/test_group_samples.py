@@ -192,7 +192,7 @@ def test_kafka_pythons_two_consumers_in_parallel(observer: Observer, servers: st
         return sorted(shares.values()) == [(0,), (1,)]
 
     shares: dict[str, tuple[int, ...]] = {}
-    threads = [threading.Thread(target=consume, args=(name,)) for name in ("one", "two")]
+    threads = [threading.Thread(target=consume, args=(name,), daemon=True) for name in ("one", "two")]
     for each in threads:
         each.start()
     until(are_sharing, lambda: shares)
