@@ -25,6 +25,7 @@ from kraft.server.config.file_settings import FileSettings
 from kraft.server.config.keys import KEYS
 from kraft.server.config.listener_loading import with_listeners
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.old_addresses import with_addresses
 from kraft.server.config.processes import check_processes
 from kraft.server.config.properties import PropertiesError, Property
 from kraft.server.config.values import ConfigWarning
@@ -38,7 +39,8 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     """Return the configuration of a file. Raises ConfigError."""
     file = Path(path)
     settings, repeated = _last_of_each(_read(file), file)
-    warnings = [*repeated, *_older_names(settings)]
+    settings, moved = with_addresses(settings)
+    warnings = [*repeated, *moved, *_older_names(settings)]
     problems = _dangerous(settings, file)
     warnings += [
         ConfigWarning(found.key, message)
@@ -86,7 +88,7 @@ def _read(file: Path) -> list[Property]:
         raise ConfigError(str(error)) from None
 
 
-def _last_of_each(found: list[Property], file: Path) -> tuple[dict[str, Property], list[ConfigWarning]]:
+def _last_of_each(found: list[Property], file: Path) -> tuple[Mapping[str, Property], list[ConfigWarning]]:
     """Return the settings by key. The last value of a key wins, as in Kafka: scripts append to such files."""
     settings: dict[str, Property] = {}
     warnings = []

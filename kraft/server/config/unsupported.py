@@ -15,6 +15,7 @@ from kraft.metadata.quota_decisions import KEYS_OF_ADDRESSES, KEYS_OF_CLIENTS
 from kraft.server.config import overrides
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.not_built import NOT_BUILT
+from kraft.server.config.old_addresses import OLD_NAMES
 from kraft.server.config.values import CONTROLLER, GRPC
 
 
@@ -89,9 +90,6 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
 
 _UNSUPPORTED: Final = {name: area for area, names in _UNSUPPORTED_BY_AREA.items() for name in _names(names)}
 
-# Kafka removed these itself, in favour of `listeners`.
-_OLD_ADDRESS_KEYS = ("port", "host.name", "advertised.host.name", "advertised.port")
-
 _CLIENT_KEYS = _names("""
     acks request.required.acks retries message.send.max.retries retry.backoff.ms queue.buffering.max.ms
     queue.buffering.max.messages queue.enqueue.timeout.ms batch.num.messages batch.size linger.ms delivery.timeout.ms
@@ -150,8 +148,9 @@ def warning(key: str) -> str | None:
         return f"has no effect: {reason}"
     if area := _UNSUPPORTED.get(key):
         return f"has no effect: not supported yet (Kafka's settings for {area})"
-    if key in _OLD_ADDRESS_KEYS:
-        return "has no effect: set listeners and advertised.listeners"
+    if key in OLD_NAMES:
+        # What becomes of it depends on the other keys of the file.
+        return None
     if topic_key := TOPIC_CONFIGS.get(key):
         remedy = f"for all topics use {topic_key.server_keys[0].name}" if topic_key.server_keys else "set it on a topic"
         return f"has no effect: it is a topic config; {remedy}"
@@ -163,5 +162,5 @@ def warning(key: str) -> str | None:
 
 
 def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, [*BY_NAME, *NOT_BUILT, *_UNSUPPORTED], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(key, [*BY_NAME, *OLD_NAMES, *NOT_BUILT, *_UNSUPPORTED], n=1, cutoff=0.75)
     return f": did you mean {near[0]}?" if near else ""

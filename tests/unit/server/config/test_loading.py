@@ -338,7 +338,7 @@ def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
         ),
         ("num.io.threads=8", "num.io.threads", "has no effect: one event loop serves all requests"),
         ("group.coordinator.threads=4", "group.coordinator.threads", "not supported yet"),
-        ("port=9092", "port", "set listeners and advertised.listeners"),
+        ("port=9092", "port", "has no effect: listeners is set"),
         ("retention.ms=1", "retention.ms", "it is a topic config; for all topics use log.retention.ms"),
         ("remote.storage.enable=true", "remote.storage.enable", "it is a topic config that is not supported yet"),
         ("retention.check.interval.ms=1", "retention.check.interval.ms", "use log.retention.check.interval.ms"),

@@ -6,7 +6,6 @@ import pytest
 
 from kraft.server.config.unsupported import refusal, warning
 
-OLD_ADDRESSES = "port host.name advertised.host.name"
 NOT_SUPPORTED = """
     group.coordinator.threads background.threads
 """
@@ -37,9 +36,3 @@ def test_a_key_for_what_does_not_exist_here_is_warned_of_with_the_reason(key: st
 @pytest.mark.parametrize("key", ["producer_byte_rate", "connection_creation_rate"])
 def test_a_client_quota_is_no_setting_of_nodes(key: str) -> None:
     assert warning(key) == "has no effect: it is a client quota; set it with kraft quotas alter"
-
-
-@pytest.mark.parametrize("key", OLD_ADDRESSES.split())
-def test_an_old_key_for_an_address_is_warned_of_with_what_to_write_instead(key: str) -> None:
-    assert refusal(key, "1") is None
-    assert warning(key) == "has no effect: set listeners and advertised.listeners"
