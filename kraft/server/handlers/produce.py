@@ -38,6 +38,7 @@ from kraft.model.produce import (
 )
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.long_produces import LONG_FROM, TURN_S_MAX, LongProduces, Rest, timed_out
+from kraft.server.handlers.produce_order import ProduceOrder, Turn
 from kraft.server.handlers.produce_verification import (
     NO_ORIGINS,
     Origins,
@@ -166,6 +167,7 @@ class ProduceHandler:
         self._verification = verification
         self._awaited = awaited
         self._refused_sequences = RefusedSequences()
+        self._order = ProduceOrder()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
         """Append the records, or queue them in their order, and answer when the replicas have them.
@@ -173,8 +175,8 @@ class ProduceHandler:
         The response is None for acks=0; awaiting it then raises the Refusal of an append that failed.
         """
         verify = self._unverified(request, TransactionSupport.ADDS)
-        if verify is not None:
-            return self._verify_first(request, verify, None)
+        if verify is not None or (self._order and request.transactional_id in self._order):
+            return self._append_in_order(request, verify)
         begun = self._append_one_turn(request, None)
         if begun.waits:
             return self._answer_when_over(begun)
@@ -219,8 +221,24 @@ class ProduceHandler:
         unverified = self._verification.begin(request, support)
         return None if unverified is None else partial(self._verification.finish, unverified)
 
+    def _append_in_order(
+        self, request: ProduceRequest, verify: _Verify | None
+    ) -> asyncio.Future[ProduceResponse | None]:
+        """Append the records once they are verified, and after those that the producer sent before."""
+        turn = self._order.join(request.transactional_id)
+
+        async def verify_in_turn() -> Origins:
+            origins = NO_ORIGINS if verify is None else await verify()
+            await turn.comes()
+            return origins
+
+        answer = asyncio.ensure_future(self._verify_first(request, verify_in_turn, None, turn))
+        # It may be cancelled before it has begun.
+        answer.add_done_callback(turn.over)
+        return answer
+
     async def _verify_first(
-        self, request: ProduceRequest, verify: _Verify, client: WaitingClient | None
+        self, request: ProduceRequest, verify: _Verify, client: WaitingClient | None, turn: Turn | None = None
     ) -> ProduceResponse | None:
         """Append the records once their transactions are verified. They are a copy, or stay as they are."""
         try:
@@ -230,6 +248,8 @@ class ProduceHandler:
         except Refusal as refusal:
             begun = self._refuse_all(request, refusal)
         finally:
+            if turn is not None:
+                turn.over()
             if client is not None:
                 client.ended()
         # Replicas may take long, and many requests wait at a time.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -282,6 +284,34 @@ async def test_batches_that_are_verified_at_the_same_time_are_appended_in_their_
     await producing.coordinator.release()
     assert [await codes_of(each) for each in answers] == [[ErrorCode.NONE]] * 5
     assert values_in(producing.first) == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_batch_over_grpc_that_needs_no_verification_waits_for_an_earlier_one_that_waits_for_it(
+    producing: Producing,
+) -> None:
+    """The earlier request has records for a partition that is new to the transaction, too. See produce_order.py."""
+    assert await codes_of(producing.handler.handle(to_both([sent(0, "0")]))) == [ErrorCode.NONE]
+    producing.coordinator.holds = True
+    both = asyncio.ensure_future(producing.handler.handle(to_both([sent(1, "1")], [sent(0, "new")])))
+    given_up = asyncio.ensure_future(producing.handler.handle(to_both([sent(2, "2")])))
+    last = asyncio.ensure_future(producing.handler.handle(to_both([sent(2, "2")])))
+    given_up.cancel()
+    await settle()
+    assert values_in(producing.first) == ["0"]
+    await producing.coordinator.release()
+    assert await codes_of(both) == [ErrorCode.NONE] * 2
+    assert await codes_of(last) == [ErrorCode.NONE]
+    assert values_in(producing.first) == ["0", "1", "2"]
+    assert not producing.handler._order, "nothing is kept of what is over"
+
+
+def to_both(first: Sequence[bytes], second: Sequence[bytes] = ()) -> ProduceRequest:
+    partitions = [
+        ProducePartition(topic="orders", partition=number, records=each)
+        for number, batches in enumerate((first, second))
+        for each in batches
+    ]
+    return ProduceRequest(request_id=7, acks=1, timeout_ms=30_000, partitions=partitions, transactional_id=ID)
 
 
 async def test_a_client_of_the_kafka_listener_begins_nothing_more_until_the_batch_is_appended(
