@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -54,14 +55,22 @@ def producer_settings(
     found = {} if file is None else settings_in_file(file, PRODUCER_CONFIG)
     if _OLD_BROKERS in found:
         found.setdefault("bootstrap_servers", found.pop(_OLD_BROKERS))
-    settings: dict[str, Any] = {
-        "max_block_ms": DEFAULT_TIMEOUT_MS,
+    given = given_settings(properties, PRODUCER_PROPERTY)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return over_defaults({**found, **given, **chosen}, bootstrap_server, "max_block_ms")
+
+
+def over_defaults(found: Mapping[str, Any], bootstrap_server: str, timeout: str) -> dict[str, Any]:
+    """Return what was found, over the settings that clients of commands have by default.
+
+    `timeout` names the setting that bounds a call. A server that was given goes before those that were found.
+    """
+    settings = {
+        timeout: DEFAULT_TIMEOUT_MS,
         "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,
         "bootstrap_servers": bootstrap_server,
         **connection_settings(),
         **found,
-        **given_settings(properties, PRODUCER_PROPERTY),
-        **{name: value for name, value in options.items() if value is not None},
     }
     if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
         settings["bootstrap_servers"] = bootstrap_server

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from kraft.cli.client_settings import given_settings, settings_in_file
-from kraft.cli.command_security import connection_settings
-from kraft.cli.options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    REFUSED_TIMEOUT_MS,
-)
+from kraft.cli.client_settings import given_settings, over_defaults, settings_in_file
 
 ConsumerConfigOption = Annotated[
     Path | None,
@@ -79,15 +71,7 @@ def consumer_settings(
     found.update(given)
     if isolation_level is not None:
         found["isolation_level"] = isolation_level
-    settings: dict[str, Any] = {
-        "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
-        "bootstrap_refused_timeout_ms": REFUSED_TIMEOUT_MS,
-        "bootstrap_servers": bootstrap_server,
-        **connection_settings(),
-        **found,
-    }
-    if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
-        settings["bootstrap_servers"] = bootstrap_server
+    settings = over_defaults(found, bootstrap_server, "default_api_timeout_ms")
     if group is not None:
         if found.get("group_id", group) != group:
             raise typer.BadParameter(
