@@ -26,6 +26,7 @@ from kraft.cli.options import (
     command_network,
     topic_name,
 )
+from kraft.cli.perf.options import Throughput
 from kraft.cli.quorum_watch import quorum_watch
 
 app = typer.Typer(help="Clients that print each result as JSON.", no_args_is_help=True)
@@ -43,9 +44,7 @@ def produce(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     max_messages: MessageCount = -1,
-    throughput: Annotated[
-        float, typer.Option("--throughput", metavar="N", help="Records per second; -1 is no limit.")
-    ] = -1,
+    throughput: Throughput = -1,
     acks: Annotated[str, typer.Option("--acks", help="Acknowledgements to wait for: all, 1 or 0.")] = "all",
     create_time: Annotated[
         int,

@@ -19,7 +19,13 @@ from kraft.cli.options import (
     command_network,
     topic_name,
 )
-from kraft.cli.perf.options import REPORTING_INTERVAL_MS, PrintMetrics, RecordCount, ReportingInterval
+from kraft.cli.perf.options import (
+    RECORD_BYTES_MAX,
+    REPORTING_INTERVAL_MS,
+    PrintMetrics,
+    RecordCount,
+    ReportingInterval,
+)
 from kraft.cli.printing import print_json
 from kraft.cli.quorum_watch import quorum_watch
 
@@ -29,7 +35,9 @@ if TYPE_CHECKING:
 
 def latency(
     num_records: RecordCount,
-    record_size: Annotated[int, typer.Option("--record-size", min=1, metavar="BYTES", help="Size of values.")],
+    record_size: Annotated[
+        int, typer.Option("--record-size", min=1, max=RECORD_BYTES_MAX, metavar="BYTES", help="Size of values.")
+    ],
     positional: TopicArgument = None,
     topic: TopicOption = None,
     acks: Annotated[str, typer.Option("--producer-acks", help="Acknowledgements to wait for: all or 1.")] = "all",

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Final
 
 import typer
+
+RECORD_BYTES_MAX: Final = 1 << 28
+"""Far above what a broker takes: larger values are not even made in the time that people wait."""
+
+
+def _rate(records_per_s: float) -> float:
+    if math.isnan(records_per_s):
+        raise typer.BadParameter("is no number: give records per second, or -1 for no limit")
+    return records_per_s
+
 
 RecordCount = Annotated[int, typer.Option("--num-records", min=1, help="How many records.", show_default=False)]
 ReportingInterval = Annotated[
@@ -12,5 +23,9 @@ ReportingInterval = Annotated[
 ]
 PrintMetrics = Annotated[
     bool, typer.Option("--print-metrics", help="Show the processor time and memory of this process at the end.")
+]
+Throughput = Annotated[
+    float,
+    typer.Option("--throughput", metavar="N", callback=_rate, help="Records per second to send; -1 is no limit."),
 ]
 REPORTING_INTERVAL_MS = 5_000

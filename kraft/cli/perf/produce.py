@@ -25,7 +25,14 @@ from kraft.cli.options import (
     command_network,
     topic_name,
 )
-from kraft.cli.perf.options import REPORTING_INTERVAL_MS, PrintMetrics, RecordCount, ReportingInterval
+from kraft.cli.perf.options import (
+    RECORD_BYTES_MAX,
+    REPORTING_INTERVAL_MS,
+    PrintMetrics,
+    RecordCount,
+    ReportingInterval,
+    Throughput,
+)
 from kraft.cli.printing import fail, print_json
 from kraft.cli.quorum_watch import quorum_watch
 
@@ -44,7 +51,9 @@ class PayloadOptions:
 
     record_size: Annotated[
         int | None,
-        typer.Option("--record-size", min=1, metavar="BYTES", help="Size of values of random letters."),
+        typer.Option(
+            "--record-size", min=1, max=RECORD_BYTES_MAX, metavar="BYTES", help="Size of values of random letters."
+        ),
     ] = None
     payload_file: Annotated[
         Path | None,
@@ -107,9 +116,7 @@ def produce(
     num_records: RecordCount,
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    throughput: Annotated[
-        float, typer.Option("--throughput", metavar="N", help="Records per second to send; -1 is no limit.")
-    ] = -1,
+    throughput: Throughput = -1,
     records_per_call: Annotated[
         int, typer.Option("--records-per-call", min=1, help="Most records that are queued and timed together.")
     ] = 100,

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kraft.testing import Cluster
 from tests.support.command_line import kraft, run, run_kraft
 
@@ -43,6 +45,15 @@ def test_the_latency_from_end_to_end_is_that_of_each_record(cluster: Cluster, to
 def test_fewer_records_than_asked_for_are_an_error(cluster: Cluster, topic: str) -> None:
     done = run_kraft(cluster, "perf", "consume", topic, "--num-records", "1", "--timeout", "100")
     assert (done.returncode, done.stderr) == (1, "kraft: only 0 of 1 records came; then none for 100 ms\n")
+
+
+@pytest.mark.parametrize(
+    "options", [("--throughput", "nan", "--record-size", "1"), ("--record-size", "2000000000")], ids=["rate", "size"]
+)
+def test_a_load_that_cannot_be_made_is_refused_before_it_begins(topic: str, options: tuple[str, ...]) -> None:
+    done = run("perf", "produce", topic, "--num-records", "1", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith(f"Error: Invalid value for {options[0]!r}")
 
 
 # --- verifiable clients ------------------------------------------------------------------------------------------
