@@ -36,6 +36,8 @@ def with_addresses(settings: Mapping[str, Property]) -> tuple[Mapping[str, Prope
             _text(settings, "advertised.port") or port,
         ),
     }
+    values = {new: f"{SecurityProtocol.PLAINTEXT}://{':'.join(address)}" for new, address in meant.items()}
+    values[LISTENERS] = ",".join([values[LISTENERS], *_controller(settings)])
     found, warnings = dict(settings), list[ConfigWarning]()
     for old, new in OLD_NAMES.items():
         if old not in settings:
@@ -43,11 +45,10 @@ def with_addresses(settings: Mapping[str, Property]) -> tuple[Mapping[str, Prope
         if new in settings:
             warnings.append(ConfigWarning(old, f"has no effect: {new} is set"))
             continue
-        value = f"{SecurityProtocol.PLAINTEXT}://{':'.join(meant[new])}"
-        if new == LISTENERS:
-            value = ",".join([value, *_controller(settings)])
-        found[new] = Property(new, value, settings[old].line)
-        warnings.append(ConfigWarning(old, f"is an older key: the node uses {new}={value}"))
+        # An address that is advertised is that of a listener, on the default port if none is given.
+        for each in {LISTENERS, new} - settings.keys():
+            found[each] = Property(each, values[each], settings[old].line)
+        warnings.append(ConfigWarning(old, f"is an older key: the node uses {new}={values[new]}"))
     return found, warnings
 
 

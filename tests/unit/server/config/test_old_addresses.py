@@ -41,6 +41,12 @@ def test_what_is_advertised_has_the_port_of_the_listener_unless_it_has_its_own(l
     assert advertised == "PLAINTEXT://localhost:19092,GRPC://localhost:9094"
 
 
+def test_what_is_advertised_alone_is_a_listener_on_kafkas_port(load_text: Load) -> None:
+    listeners, advertised, _ = said("advertised.host.name=localhost", load_text)
+    assert listeners == "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093,GRPC://localhost:9094"
+    assert advertised == "PLAINTEXT://localhost:9092,GRPC://localhost:9094"
+
+
 def test_the_keys_of_today_go_before_those_of_old(load_text: Load) -> None:
     today = "listeners=PLAINTEXT://localhost:9292,CONTROLLER://localhost:9093,GRPC://localhost:9094\n"
     listeners, advertised, warnings = said(f"{today}port=9192\nhost.name=elsewhere", load_text)
