@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
+from kraft.model.printable import counted
 from kraft.server.metrics.metric import counter, gauge, summary
 from kraft.server.metrics.snapshot import Snapshot
 from kraft.sink.documents import Verdict
@@ -75,8 +76,8 @@ class Counts:
         """Return the counts as a sentence for people."""
         new, there = self._verdicts[Verdict.INDEXED], self._verdicts[Verdict.ALREADY_THERE]
         return (
-            f"{self.records} records read: {new} documents indexed, {there} were there already,"
-            f" {self._dead_letters} dead letters, {self.tombstones} without a value"
+            f"{counted(self.records, 'record')} read: {counted(new, 'document')} indexed, {there:,} already there,"
+            f" {counted(self._dead_letters, 'dead letter')}, {self.tombstones:,} without a value"
         )
 
     async def collect(self, snapshot: Snapshot) -> None:

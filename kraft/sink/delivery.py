@@ -13,14 +13,15 @@ import structlog
 from msgspec import Struct, structs
 
 from kraft.client import ErrorCode, KraftError, Producer, RecordMetadata, RecordTooLarge, Refusal
-from kraft.client.model.errors import BufferExhausted
 from kraft.client.sans_io.backoff import Backoff
 from kraft.log.format.record_codec import Header
 from kraft.sink.counts import Counts
 from kraft.sink.documents import Document, Item, Refused, Verdict, refused, verdict
-from kraft.sink.engine import EngineAway, Overloaded, RequestRefused
+from kraft.sink.engine import EngineAway, LoginRefused, Overloaded, RequestRefused
 
 log = structlog.get_logger()
+
+_RESTART: Final = "if the login has changed, correct it in the file, and start the sink again: it goes on where it was"
 
 _REASON_MAX: Final = 1_000
 _OVERLOADED_MAX: Final = 3
@@ -90,7 +91,8 @@ class Delivery:
             except EngineAway as error:
                 self._counts.request_failed()
                 failures += 1
-                self._pause(failures, str(error), len(documents), error.retry_after_s)
+                remedy = f": {_RESTART}" if isinstance(error, LoginRefused) else ""
+                self._pause(failures, f"{error}{remedy}", len(documents), error.retry_after_s)
                 if isinstance(error, Overloaded) and failures >= _OVERLOADED_MAX and len(documents) > 1:
                     return [*found, *self._index_halves(documents, engine)]
                 continue
@@ -131,7 +133,7 @@ class Delivery:
         record = found.record
         try:
             return self._producer.send(self._dead_letters, record.value, key=record.key, headers=_headers(found))
-        except BufferExhausted as error:
+        except KraftError as error:
             failed: Future[RecordMetadata] = Future()
             failed.set_exception(error)
             return failed

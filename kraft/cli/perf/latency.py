@@ -65,6 +65,7 @@ def latency(
     from kraft.perf.latency import LatencyLoad, random_headers, run
 
     no_file: Path | None = None
+    writing = producer_settings(no_file, bootstrap_server, acks=acks, linger_ms=0)
     reading = consumer_settings(no_file, bootstrap_server, None, from_beginning=False)
     load = LatencyLoad(
         topic=topic_name(positional, topic),
@@ -78,9 +79,7 @@ def latency(
         return f"{measured.count} records, {measured.mean_ms:.3f} ms avg latency, {measured.max_ms:.3f} ms max latency."
 
     with (
-        Producer(
-            **producer_settings(no_file, bootstrap_server, acks=acks, linger_ms=0), network=command_network()
-        ) as producer,
+        Producer(**writing, network=command_network()) as producer,
         Consumer(**reading, network=command_network()) as consumer,
         quorum_watch(bootstrap_server),
         reports.running(num_records, reporting_interval) as shown,

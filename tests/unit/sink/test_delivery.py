@@ -8,13 +8,14 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
+import structlog
 
 from kraft.client import ErrorCode, Producer, Refusal
 from kraft.client.model.errors import BufferExhausted
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery, Stopped
 from kraft.sink.documents import Document, Item, ItemError, Record, Refused
-from kraft.sink.engine import EngineAway, Overloaded, RequestRefused
+from kraft.sink.engine import EngineAway, LoginRefused, Overloaded, RequestRefused
 
 INDEXED, BUSY = Item(201), Item(429, ItemError("rejected_execution_exception"))
 NO_NUMBER = Item(400, ItemError("mapper_parsing_exception", "no number"))
@@ -94,7 +95,7 @@ def test_what_is_refused_is_a_dead_letter_with_its_place_its_headers_and_the_rea
             },
         )
     ]
-    assert counts.said().startswith("0 records read: 2 documents indexed, 0 were there already, 1 dead letters")
+    assert counts.said().startswith("0 records read: 2 documents indexed, 0 already there, 1 dead letter,")
 
 
 def test_a_record_that_is_no_document_is_a_dead_letter_without_a_request() -> None:
@@ -176,3 +177,10 @@ def test_a_sink_that_ends_gives_up() -> None:
     batch = Batch(number=1, began_s=0, documents=[Document(record(0), b"")], refused=[])
     with pytest.raises(Stopped):
         delivery.settle(batch, FakeEngine(EngineAway("connection refused")))
+
+
+def test_a_login_that_is_not_taken_any_more_is_told_with_the_remedy() -> None:
+    with structlog.testing.capture_logs() as logged:
+        settled(FakeEngine(LoginRefused("engine:9200: status 401")), FakeProducer())
+    (line,) = logged
+    assert line["reason"].startswith("engine:9200: status 401: if the login has changed, correct it in the file")
