@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
 from kraft.console.records.decoding import Decoded
 from kraft.console.records.filter_syntax import CONSTANTS, WORDS, Token, tokens_of, wrong
+from kraft.model.moments import parse_datetime
 from kraft.model.name_regex import InvalidRegex, NameRegex
 
 DEPTH_MAX: Final = 30
@@ -292,9 +292,8 @@ class _Parser:
 
     def _time(self, token: Token) -> int:
         try:
-            found = datetime.fromisoformat(token.value)
-            return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
-        except (ValueError, OverflowError):
+            return parse_datetime(token.value)
+        except ValueError:
             raise wrong(self._text, token.at, 'a time is written as "2026-01-31T23:59:00Z", or in ms') from None
 
     def _string(self) -> str:

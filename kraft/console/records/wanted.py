@@ -11,6 +11,7 @@ from msgspec import Struct
 from kraft.console.forms import Form, WrongInput
 from kraft.console.records.filter_syntax import LENGTH_MAX
 from kraft.console.records.filters import Filter, parse
+from kraft.model.moments import parse_datetime
 
 ROWS_MAX: Final = 200
 ROWS: Final = 50
@@ -149,9 +150,8 @@ def time_of(text: str) -> int:
     if (number := _number(text, TIME_MAX_MS)) is not None:
         return number
     try:
-        found = datetime.fromisoformat(text)
-        time_ms = int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
-    except (ValueError, OverflowError):
+        time_ms = parse_datetime(text)
+    except ValueError:
         time_ms = -1
     if not 0 <= time_ms <= TIME_MAX_MS:
         raise WrongInput(f"time={text[:40]!r}: give a time in UTC such as 2026-01-31T23:59, or milliseconds since 1970")
@@ -162,7 +162,7 @@ def time_text(time_ms: int) -> str:
     """Return a time as people read it, in UTC, to the millisecond; the number, where there is no such time."""
     if not 0 <= time_ms <= TIME_MAX_MS:
         return str(time_ms)
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1_000:03}Z"
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1_000:03}Z"
 
 
 def _number(text: str, highest: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kraft.console.asking import Panel
@@ -104,6 +104,7 @@ def test_an_address_asks_for_the_same_again(wanted: Wanted) -> None:
 
 
 @given(st.integers(0, 253_402_300_799_999))
+@example(2_170_436_661_627)
 def test_times_are_read_as_they_are_written(time_ms: int) -> None:
     assert time_of(time_text(time_ms)) == time_ms
 

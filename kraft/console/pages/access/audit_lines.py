@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from kraft.console.forms import WrongInput
+from kraft.model.moments import parse_datetime
 
 EVENTS: Final = ("action", "refusal", "login", "connection", "use", "repeated", "lost")
 RESULTS: Final = ("OK", "failed")
@@ -79,10 +79,8 @@ def moment_ms(text: str, name: str) -> int | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
-        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        return max(0, int(found.timestamp() * 1_000))
-    except (ValueError, OverflowError):
+        return parse_datetime(text)
+    except ValueError:
         raise WrongInput(f"{name}={text[:40]!r} is no time: give one such as 2026-11-27T15:00, in UTC") from None
 
 
