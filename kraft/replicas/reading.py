@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kraft.client.aio import Admin
 from kraft.client.cluster.connections import FetchStream
-from kraft.log.format.record_batch import HEADER_BYTES, read_header, split
+from kraft.log.format.record_batch import split, whole_batches
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from kraft.model.ids import TopicPartition
@@ -213,7 +213,7 @@ class ReplicaReader:
         if result.error_code is not ErrorCode.NONE:
             raise NotRead(_reason(result))
         self.high_watermark = result.high_watermark
-        for header, batch in split(_whole(result.records)):
+        for header, batch in split(whole_batches(result.records)):
             if header.next_offset > self.position:
                 self.batches.append((header, batch))
                 self.position = header.next_offset
@@ -224,14 +224,3 @@ def _reason(result: FetchPartitionResult) -> str:
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return "its broker does not hold it any more, or answers for leaders only, as older versions do"
     return result.error_message or code.name
-
-
-def _whole(records: bytes) -> bytes:
-    """Return the records without a last batch that is cut off, as Apache Kafka may send it."""
-    position = 0
-    while len(records) - position >= HEADER_BYTES:
-        size_bytes = read_header(records, position).size_bytes
-        if position + size_bytes > len(records):
-            break
-        position += size_bytes
-    return records if position == len(records) else records[:position]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 
+from kraft.log.format.record_batch import whole_batches
 from kraft.model import fetch, produce
 from kraft.model.errors import ErrorCode, RecordError, error_code
 from kraft.model.ids import TopicPartition
@@ -124,7 +125,7 @@ def _fetched(topic: str, result: PartitionData) -> fetch.FetchPartitionResult:
         error_message="" if code is ErrorCode.NONE else code.name,
         high_watermark=result.high_watermark,
         log_start_offset=result.log_start_offset,
-        records=bytes(result.records or b""),
+        records=whole_batches(bytes(result.records or b"")),
         leader_id=result.current_leader.leader_id,
         leader_epoch=result.current_leader.leader_epoch,
         last_stable_offset=result.last_stable_offset,

@@ -214,6 +214,21 @@ def check_frame(batch: memoryview, crc: int) -> None:
         raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {crc:#010x}")
 
 
+def whole_batches(records: bytes) -> bytes:
+    """Return the records without a last batch that is cut off, as Apache Kafka sends it at a limit of bytes."""
+    position = 0
+    while len(records) - position >= HEADER_BYTES:
+        try:
+            size_bytes = read_header(records, position).size_bytes
+        except InvalidBatch:
+            # Told by those who split them.
+            return records
+        if position + size_bytes > len(records):
+            break
+        position += size_bytes
+    return records if position == len(records) else records[:position]
+
+
 def split(buffer: Buffer, batches_max: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
     """Return the batches in the buffer, which stand back to back; no copies, checksums are not checked.
 

@@ -17,6 +17,8 @@ from kraft.client.kafka.connections import CONNECTIONS_MAX, KafkaConnections
 from kraft.client.kafka.dialling import SocketBuffers
 from kraft.client.model.security import OPEN
 from kraft.client.model.settings import ProducerSettings, settings_of
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.metadata.metadata_requests import metadata_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchRequest
@@ -37,6 +39,7 @@ pytestmark = pytest.mark.real_time
 
 NOTHING = MetadataResponse(brokers=(), topics=())
 ADMIN_S = 5.0
+RECORDS = build_batch([Record(0, 1_000, None, b"abc")])
 
 Answer = Callable[[Message], Awaitable[Message | bytes | None]]
 """Returns the response, the bytes to send in its place, or None to say nothing."""
@@ -326,7 +329,7 @@ async def test_a_wait_for_a_response_may_be_given_up_and_begun_again() -> None:
     async def fetched(_: Message) -> Message:
         await may_answer.wait()
         found = PartitionData(
-            partition_index=0, error_code=0, high_watermark=9, aborted_transactions=None, records=b"abc"
+            partition_index=0, error_code=0, high_watermark=9, aborted_transactions=None, records=RECORDS
         )
         return FetchResponse(responses=(FetchableTopicResponse(topic="a", partitions=(found,)),))
 
@@ -338,7 +341,7 @@ async def test_a_wait_for_a_response_may_be_given_up_and_begun_again() -> None:
             await asyncio.wait_for(stream.receive(), 0.05)
         may_answer.set()
         response = await stream.receive()
-        assert (response.request_id, response.partitions[0].records) == (7, b"abc")
+        assert (response.request_id, response.partitions[0].records) == (7, RECORDS)
 
 
 async def test_a_connection_that_breaks_ends_the_stream_for_both_tasks() -> None:
