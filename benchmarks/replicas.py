@@ -19,6 +19,7 @@ from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.report import Cell, Output, Report, print_report
 from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.testing import Cluster
+from tests.support.waiting import until
 
 VALUE: Final = b"r" * 500
 DEADLINE_S: Final = 120.0
@@ -39,7 +40,7 @@ def _placed(admin: Admin, topic: str, replicas: Sequence[int]) -> TopicPartition
 
 def _move(admin: Admin, partition: TopicPartition, replicas: Sequence[int]) -> None:
     admin.alter_partition_reassignments({partition: [*replicas]})
-    _until(lambda: _is_led(admin, partition.topic, replicas), f"{partition} is not on {replicas}")
+    until(lambda: _is_led(admin, partition.topic, replicas), f"{partition} is not on {replicas}", DEADLINE_S)
 
 
 def _is_led(admin: Admin, topic: str, replicas: Sequence[int]) -> bool:
@@ -47,15 +48,6 @@ def _is_led(admin: Admin, topic: str, replicas: Sequence[int]) -> bool:
     (found,) = described.metadata.partitions
     in_place = (found.replica_nodes, {*found.isr_nodes}) == (tuple(replicas), {*replicas})
     return in_place and found.leader_id == replicas[0]
-
-
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        if time.monotonic() > until_s:
-            raise TimeoutError(f"{otherwise} within {DEADLINE_S:g} s")
-        # Nothing tells of it.
-        time.sleep(0.05)
 
 
 def _ours(cluster: Cluster, partition: TopicPartition, records: int) -> None:

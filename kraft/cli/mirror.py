@@ -26,7 +26,7 @@ _CONFIG: Final = typer.Option(
     "--config",
     "-c",
     metavar="FILE",
-    help="Clusters and pairs, as docs/mirror.md says; MirrorMaker 2's file is one.",
+    help="File of clusters and pairs, see docs/mirror.md. A file of MirrorMaker 2 is read as it is.",
     show_default=False,
 )
 ConfigFile = Annotated[Path, _CONFIG]
@@ -39,7 +39,7 @@ Worker = Annotated[
     typer.Option(
         "--worker",
         metavar="NAME",
-        help="Name of this worker, its own among all: it takes over from its former self at once.",
+        help="Name of this worker, which no other worker has. Started again with it, a worker goes on at once.",
     ),
 ]
 ConsumerFile = Annotated[
@@ -47,7 +47,7 @@ ConsumerFile = Annotated[
     typer.Option(
         "--consumer.config",
         metavar="FILE",
-        help="Settings of the source's clients, in place of --config; as the four options below, MirrorMaker 1's.",
+        help="Settings of the source's clients: MirrorMaker 1's option, as the next four, in place of --config.",
         show_default=False,
     ),
 ]
@@ -65,7 +65,12 @@ Include = Annotated[
         show_default=False,
     ),
 ]
-Streams = Annotated[int, typer.Option("--num.streams", min=1, max=1_000, help="Parts that workers share among them.")]
+Streams = Annotated[
+    int,
+    typer.Option(
+        "--num.streams", min=1, max=1_000, help="Number of parts into which the work is divided among workers."
+    ),
+]
 CommitInterval = Annotated[
     int | None,
     typer.Option(
@@ -81,7 +86,7 @@ AbortOnFailure = Annotated[
     typer.Option(
         "--abort.on.send.failure",
         metavar="true",
-        help="Only true: no record is skipped. What cannot be sent is tried again from the committed position.",
+        help="Has to be true: no record is skipped, and what cannot be sent is tried again.",
     ),
 ]
 

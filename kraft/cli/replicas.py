@@ -64,7 +64,11 @@ def verify(
     max_wait: Annotated[
         int,
         typer.Option(
-            "--max-wait-ms", min=0, max=600_000, metavar="MS", help="Longest wait for a replica that gets no further."
+            "--max-wait-ms",
+            min=0,
+            max=600_000,
+            metavar="MS",
+            help="Longest wait for new records of a replica that is behind.",
         ),
     ] = 1_000,
     reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,

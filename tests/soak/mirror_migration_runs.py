@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class End:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-class Work:
+class Work(ABC):
     """A thread that works at one end until it is stopped, and later at the other."""
 
     def __init__(self) -> None:
@@ -86,8 +87,9 @@ class Work:
         except Exception as error:  # noqa: BLE001  The caller of stop raises it.
             self._failures.append(error)
 
+    @abstractmethod
     def _work(self, end: End) -> None:
-        raise NotImplementedError
+        """Work at this end until it is stopped."""
 
 
 class Writer(Work):

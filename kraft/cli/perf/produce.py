@@ -52,7 +52,11 @@ class PayloadOptions:
     record_size: Annotated[
         int | None,
         typer.Option(
-            "--record-size", min=1, max=RECORD_BYTES_MAX, metavar="BYTES", help="Size of values of random letters."
+            "--record-size",
+            min=1,
+            max=RECORD_BYTES_MAX,
+            metavar="BYTES",
+            help="Size of each value, made of random letters.",
         ),
     ] = None
     payload_file: Annotated[
