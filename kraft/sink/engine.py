@@ -36,6 +36,12 @@ _REASON_MAX: Final = 300
 _GZIP_LEVEL: Final = 1
 _SENT_AT_ONCE_BYTES: Final = 64 * 1024
 
+_ENDED: Final = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
+_CERTIFICATE_NEEDED: Final = (
+    ": it may need a client certificate (connection.ssl.keystore.location), or not take the one that is given"
+)
+"""With TLS 1.3 a client that shows none learns of it by an alert, which is lost if its request meets the end first."""
+
 
 class EngineAway(Exception):
     """No answer, or one that says: later. One sentence."""
@@ -155,7 +161,8 @@ class Engine:
                 raise EngineAway(f"{url.netloc}: its answer broke off")
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._ask_next()
-            raise EngineAway(f"{url.netloc}: {_reason(error)}") from None
+            ended = url.scheme == "https" and isinstance(error, _ENDED)
+            raise EngineAway(f"{url.netloc}: {_reason(error)}{_CERTIFICATE_NEEDED if ended else ''}") from None
         except EngineAway:
             self._ask_next()
             raise

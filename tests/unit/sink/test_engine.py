@@ -14,7 +14,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 from msgspec import structs
@@ -172,6 +172,19 @@ def test_who_shows_no_certificate_or_trusts_another_authority_gets_one_line(
         assert "\n" not in str(raised.value)
         engine.close()
     assert len(secured.asked) == before
+
+
+def test_a_connection_that_ends_in_tls_without_a_word_may_have_needed_a_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a server that needs one, whose alert is lost if the request meets the end of the connection first."""
+
+    def ended(*_: object) -> NoReturn:
+        raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
+
+    monkeypatch.setattr(Engine, "_answer", ended)
+    with pytest.raises(EngineAway, match=r"engine:9200: EOF occurred .*: it may need a client certificate"):
+        Engine(config("https://engine:9200")).bulk(documents())
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
