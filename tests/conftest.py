@@ -9,6 +9,7 @@ import inspect
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,8 @@ from tests.support.durations import Durations
 from tests.support.skipped import Skipped
 from tests.support.virtual_time import run_virtually
 from tests.support.worker_groups import WorkerGroups, longest_first, rotated, worker_count
+
+_END_TO_END = Path(__file__).with_name("end_to_end")
 
 # An example may take any time, because the machine may be busy.
 _AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,12 +76,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WorkerGro
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run `async def test_...`: on virtual time, or, marked `real_time`, on the event loop of every program."""
+    """Run `async def test_...`: on virtual time, or on the event loop of every program.
+
+    The latter is for those marked `real_time`, and for end-to-end tests: virtual time does not wait for a real node.
+    """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     signature = inspect.signature(pyfuncitem.obj)
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in signature.parameters})
-    if pyfuncitem.get_closest_marker("real_time"):
+    if pyfuncitem.get_closest_marker("real_time") or _END_TO_END in pyfuncitem.path.parents:
         asyncio.run(test)
     else:
         run_virtually(test)

@@ -20,8 +20,6 @@ from kraft.testing import Cluster
 from tests.end_to_end.cluster.unclean_loss import LosingTopic
 from tests.support.waiting import DEADLINE_S, until
 
-pytestmark = pytest.mark.real_time
-
 SETTINGS = {"unclean.leader.election.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
 
 

@@ -19,8 +19,6 @@ from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.topic_calls import CREATE_TOPICS
 from kraft.wire.schema.create_topics import CreateTopicsRequest
 
-pytestmark = pytest.mark.real_time
-
 TOPICS = 5
 PARTITIONS = 1_000
 DEADLINE_S = 60.0
