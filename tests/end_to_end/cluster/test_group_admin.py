@@ -12,6 +12,7 @@ from kafka import KafkaConsumer
 from kraft.client import Admin, GroupDescription, OffsetAndMetadata, Producer, Refusal, TopicPartition
 from kraft.model.errors import ErrorCode
 from kraft.testing import Cluster
+from tests.support.kafka.python_clients import ASKS_AGAIN
 from tests.support.waiting import until
 
 RECORDS = 20
@@ -44,6 +45,7 @@ def classic_member(cluster: Cluster) -> KafkaConsumer:
         client_id="python",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        **ASKS_AGAIN,
     )
     deadline_s, count = time.monotonic() + DEADLINE_S, 0
     while count < RECORDS:

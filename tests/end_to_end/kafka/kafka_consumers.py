@@ -9,6 +9,8 @@ from typing import Any, Final
 import kafka
 from confluent_kafka import Consumer, Message, Producer
 
+from tests.support.kafka.python_clients import ASKS_AGAIN
+
 DEADLINE_S: Final = 30
 BEGAN_MS: Final = 1_700_000_000_000
 
@@ -45,7 +47,7 @@ def value_of(msg: Message) -> bytes | str | None:
 @contextmanager
 def kafka_python_consumer(servers: str, *topics: str, **settings: Any) -> Iterator[kafka.KafkaConsumer]:
     settings.setdefault("consumer_timeout_ms", DEADLINE_S * 1_000)
-    consumer = kafka.KafkaConsumer(*topics, bootstrap_servers=servers.split(","), **settings)
+    consumer = kafka.KafkaConsumer(*topics, bootstrap_servers=servers.split(","), **ASKS_AGAIN | settings)
     try:
         yield consumer
     finally:

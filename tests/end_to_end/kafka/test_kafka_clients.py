@@ -29,6 +29,7 @@ from tests.end_to_end.kafka.kafka_records import (
 )
 from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.kafka.kafka_programs import console_producer, kafkajs, kcat
+from tests.support.kafka.python_clients import ASKS_AGAIN
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -267,7 +268,11 @@ def test_a_record_with_a_thousand_headers_larger_than_a_fetch_may_be_comes_back(
     producer.produce("large", bytes(1_000_000), headers=headers, timestamp=1_700_000_000_123, partition=0)
     assert producer.flush(DEADLINE_S) == 0
     consumer = kafka.KafkaConsumer(
-        "large", bootstrap_servers=servers.split(","), auto_offset_reset="earliest", max_partition_fetch_bytes=1_000
+        "large",
+        bootstrap_servers=servers.split(","),
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=1_000,
+        **ASKS_AGAIN,
     )
     record = next(iter(consumer))
     consumer.close()

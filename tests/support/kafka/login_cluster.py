@@ -24,6 +24,7 @@ from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest, SaslAut
 from kraft.wire.schema.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.command_line import PROGRAMS
 from tests.support.kafka.kafka_connection import Connection
+from tests.support.kafka.python_clients import ASKS_AGAIN
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER: Final = "alice"
@@ -117,6 +118,7 @@ def of_python(mechanism: str, user: str = USER, password: str = PASSWORD) -> dic
         "sasl_mechanism": mechanism,
         "sasl_plain_username": user,
         "sasl_plain_password": password,
+        **ASKS_AGAIN,
     }
 
 

@@ -17,6 +17,7 @@ from kraft.local.local_cluster import LocalCluster
 from kraft.server.identity import storage
 from tests.support.certificates import Authority, Stores
 from tests.support.command_line import PROGRAMS
+from tests.support.kafka.python_clients import ASKS_AGAIN
 
 TLS: Final = "SSL"
 """Clients show no certificate."""
@@ -118,6 +119,7 @@ def of_python(cluster: TlsCluster, listener: str, shown: Stores | None = None) -
         "bootstrap_servers": cluster.servers(listener).split(","),
         "security_protocol": "SASL_SSL" if listener == LOGIN else "SSL",
         "ssl_cafile": str(cluster.authority.certificate),
+        **ASKS_AGAIN,
     }
     if shown is not None:
         found |= {"ssl_certfile": str(shown.keystore), "ssl_keyfile": str(shown.keystore)}

@@ -12,6 +12,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.support.kafka.group_members.journal import Journal
 from tests.support.kafka.group_members.options import POLL_S, READ_MAX, Options
+from tests.support.kafka.python_clients import ASKS_AGAIN
 
 _JOINING_POLL_S: Final = 10.0
 """Time of a poll without partitions.
@@ -20,7 +21,7 @@ kafka-python 3.0 forgets that it rejoined for new metadata if the poll ends befo
 partitions for ever. The first metadata often arrives after the first join.
 """
 
-_IMPATIENT: Final = {"metadata_max_age_ms": 1_000, "reconnect_backoff_max_ms": 500}
+_IMPATIENT: Final = {**ASKS_AGAIN, "reconnect_backoff_max_ms": 500}
 
 _ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 

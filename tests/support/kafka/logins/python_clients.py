@@ -24,6 +24,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kraft.client import Admin, Consumer, Producer
 from tests.support.kafka.logged_in_clients import DEADLINE_S, VALUES, assert_produced
 from tests.support.kafka.logins.places import Mechanism, Place
+from tests.support.kafka.python_clients import ASKS_AGAIN
 
 COMMITTED: Final = b"committed"
 ABORTED: Final = b"aborted"
@@ -60,7 +61,7 @@ def kafka_python(place: Place, topic: str) -> list[bytes]:
         def token(self) -> str:
             return place.token()
 
-    common: dict[str, Any] = {"bootstrap_servers": place.kafka_servers.split(","), **place.of_python}
+    common: dict[str, Any] = {"bootstrap_servers": place.kafka_servers.split(","), **place.of_python, **ASKS_AGAIN}
     if place.mechanism is Mechanism.OAUTHBEARER:
         common["sasl_oauth_token_provider"] = Provider()
     admin = kafka.admin.KafkaAdminClient(**common)
