@@ -17,6 +17,7 @@ SEEDS = 40
 MUTANT_SEEDS = 100
 
 
+@pytest.mark.slow
 def test_what_is_committed_is_kept_or_deleted_by_retention_on_all_replicas_alike() -> None:
     committed = deleted = cleaned = unclean_elections = 0
     for seed in range(SEEDS):

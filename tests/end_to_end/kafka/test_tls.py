@@ -210,6 +210,7 @@ def test_a_client_cannot_renegotiate(cluster: TlsCluster) -> None:
 # --- strangers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_garbage_and_half_handshakes_leave_others_served(cluster: TlsCluster, topic: str) -> None:
     hello = _client_hello()
     opened = []

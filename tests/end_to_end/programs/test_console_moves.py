@@ -80,6 +80,7 @@ def plan_in(page: Answer) -> str:
     return html.unescape(found[1])
 
 
+@pytest.mark.slow
 def test_a_plan_is_reviewed_run_watched_cancelled_and_run_to_its_end(who: tuple[str, Browser], admin: Admin) -> None:
     base, browser = who
     before = replicas(admin)

@@ -109,6 +109,7 @@ def one_node(directory: Path, settings: str, ports: Sequence[int]) -> Iterator[N
         node.kill()
 
 
+@pytest.mark.slow
 def test_probes_and_the_service_manager_hear_how_a_node_is_from_start_to_stop(tmp_path: Path) -> None:
     with ReservedPorts(3) as ports:
         grpc, controller, _ = ports

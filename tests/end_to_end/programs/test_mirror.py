@@ -169,6 +169,7 @@ async def test_batches_are_copied_with_their_codec(there: str) -> None:
         assert batches[0].records().headers[0][0][0] == "n"
 
 
+@pytest.mark.slow
 def test_the_way_back_is_refused_while_the_mirror_runs_and_continues_where_it_ended(
     here: str, there: str, tmp_path: Path
 ) -> None:
@@ -200,6 +201,7 @@ def created_again(admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1)
 
 
+@pytest.mark.slow
 def test_topics_that_are_created_again_are_mirrored_anew_beside_one_that_the_target_refuses(
     here: str, there: str, tmp_path: Path
 ) -> None:
@@ -228,6 +230,7 @@ def test_topics_that_are_created_again_are_mirrored_anew_beside_one_that_the_tar
             assert topics_of(file)["keyless"]["lag"] == 1
 
 
+@pytest.mark.slow
 def test_two_mirrors_in_opposite_directions_that_begin_together_do_not_both_go_on(
     here: str, there: str, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ def _forms(secret: bytes) -> list[str]:
     return [*shown, secret.decode()] if secret.isascii() else shown
 
 
+@pytest.mark.slow
 def test_the_first_login_works_and_nothing_that_is_secret_is_printed(nodes: SecuredNodes) -> None:
     secrets = nodes.secrets()
     assert len(secrets) == 4 + 3 * 4

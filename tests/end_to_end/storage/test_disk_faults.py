@@ -33,6 +33,7 @@ def test_a_node_whose_syncs_failed_has_acknowledged_nothing_that_a_later_loss_of
     assert all(met.contents.acknowledged > met.acknowledged_before for met in errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head_room_bytes", "times"), [(full_disk_runs.HEAD_ROOM_BYTES, 2), (0, 1)], ids=["head-room", "last byte"]
 )

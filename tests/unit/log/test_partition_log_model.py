@@ -197,6 +197,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert least <= end <= most
 
 
+@pytest.mark.slow
 @pytest.mark.hypothesis
 @pytest.mark.timeout(400)
 def test_the_log_holds_what_the_list_holds_whatever_happens(

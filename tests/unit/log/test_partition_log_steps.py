@@ -96,6 +96,7 @@ def test_a_truncation_into_a_closed_segment_decodes_its_indexes_in_a_step() -> N
     assert longest.on_loop_s < LOOP_S_MAX
 
 
+@pytest.mark.slow
 def test_a_truncation_finds_the_aborted_transactions_that_it_cuts_off_without_decoding_all() -> None:
     log = open_log(MemoryDisk())
     for producer_id in range(ABORTED):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -251,6 +252,7 @@ class ShardAgainstDict(RuleBasedStateMachine):
         assert replayed([*compacted(log[:cleaned]), *log[cleaned:]]) == self.shard.groups
 
 
+@pytest.mark.slow
 def test_after_any_commands_the_state_is_the_replay_of_its_compacted_log() -> None:
     ShardAgainstDict.happened.clear()
     run_state_machine_as_test(

@@ -166,6 +166,7 @@ def of_one_commit(scenario: Scenario, asked_ms: int) -> set[int]:
     }
 
 
+@pytest.mark.slow
 def test_on_random_walks_the_states_are_burrows() -> None:
     recorded = WALKS_FILE.read_text().splitlines()
     assert len(recorded) == WALKS

@@ -390,6 +390,7 @@ async def test_a_delayed_replica_that_is_deleted_while_it_is_created_is_removed_
     await closed(host)
 
 
+@pytest.mark.slow
 async def test_replicas_that_are_being_deleted_take_no_role(host: Host, disk: HeldExecutor) -> None:
     count = 2_500
     await create(host, disk, count)
