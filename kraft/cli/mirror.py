@@ -178,8 +178,8 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         if not each.has_positions and each.topics:
             say(
                 f"{each.pair}: {each.positions} is not there, as before the first start, or it was deleted: the next "
-                "start copies all topics from their beginning, also records that are at the target already, unless it "
-                "continues a mirror in the other direction"
+                "start is refused if workers have copied exactly once before; otherwise it copies all topics from "
+                "their beginning, unless it continues a mirror in the other direction"
             )
         if each.waiting:
             say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")

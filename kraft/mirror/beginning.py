@@ -8,12 +8,15 @@ from typing import Final
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.client.aio import Admin
 from kraft.mirror import clients
 from kraft.mirror.config import PairConfig
 from kraft.mirror.naming import is_positions_topic, positions_topic
 from kraft.mirror.positions import IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
+from kraft.mirror.repeats import CannotMirror, filled_topics, refuse_repeats
+from kraft.mirror.topics import PairTopics
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
@@ -25,23 +28,27 @@ TRANSACTION_LEVEL: Final = 2
 log = structlog.get_logger()
 
 
-class CannotMirror(KraftError):
-    """A pair that must not begin; one line, with the remedy."""
-
-
 class Beginning(Struct, frozen=True, kw_only=True):
     """What a pair knows when it begins."""
 
     positions: str
     """The positions topic; the workers' group has the same name."""
 
+    positions_id: str
+    """Topic id of the positions topic."""
+
     shards: int
     is_exactly_once: bool
     identity: MirrorIdentity
     way_back: Mapping[TopicPartition, PartitionState]
 
+    async def has_positions(self, target: Admin) -> bool:
+        """Return whether the positions topic is still the one with which the pair began."""
+        found = (await target.find_topics([self.positions])).get(self.positions)
+        return found is not None and str(found.topic_id) == self.positions_id
 
-async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin) -> Beginning:
+
+async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, topics: PairTopics) -> Beginning:
     """Find out and create what the pair needs. Raises CannotMirror."""
     source_id = (await source.describe_cluster(topics=[])).cluster_id or ""
     target_id = (await target.describe_cluster(topics=[])).cluster_id or ""
@@ -60,16 +67,54 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin) -> 
     way_back = {} if pair.naming.prefixed else await _way_back(pair, source, identity)
     exactly_once = await exactly_once_at(pair, target)
     positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
-    shards = await ensure_topic(target, positions, pair)
-    if shards != pair.shards:
-        log.warning(
-            "tasks.max stays as it was", pair=pair.name, tasks=shards, reason=f"{positions} has as many partitions"
-        )
+    former = await _former(pair, positions, target)
+    if former is None:
+
+        async def are_there() -> bool:
+            return await _former(pair, positions, target) is not None
+
+        filled = await filled_topics(await topics.look(), target, way_back)
+        await refuse_repeats(pair, positions, target, filled, are_there)
+    topic = await ensure_topic(target, positions, pair)
+    identity = replace(identity, shards=_shards(pair, positions, former, len(topic.partitions)))
     await _name(pair, positions, identity)
     log.info("pair begins", pair=pair.name, guarantee=guarantee_words(exactly_once), positions=positions)
     return Beginning(
-        positions=positions, shards=shards, is_exactly_once=exactly_once, identity=identity, way_back=way_back
+        positions=positions,
+        positions_id=str(topic.topic_id),
+        shards=identity.shards,
+        is_exactly_once=exactly_once,
+        identity=identity,
+        way_back=way_back,
     )
+
+
+async def _former(pair: PairConfig, positions: str, target: Admin) -> MirrorIdentity | None:
+    """Return what an earlier start of this mirror wrote; None before the first, and if the positions are gone."""
+    if positions not in await target.find_topics([positions]):
+        return None
+    async with clients.consumer_of(pair.target) as reader:
+        read = Positions(reader, positions)
+        await read.read([0])
+    return read.identity
+
+
+def _shards(pair: PairConfig, positions: str, former: MirrorIdentity | None, partitions: int) -> int:
+    """Return the number of parts, which stays what it was at the first start: positions are found by it."""
+    shards = partitions if former is None else former.shards or partitions
+    if partitions > shards:
+        log.warning(
+            "partitions were added to the positions topic, and are not used: positions stay where they are",
+            pair=pair.name,
+            positions=positions,
+            partitions=partitions,
+            used=shards,
+        )
+    if shards != pair.shards:
+        log.warning(
+            "tasks.max stays as it was", pair=pair.name, tasks=shards, reason=f"{positions} has positions for as many"
+        )
+    return shards
 
 
 def guarantee_words(exactly_once: bool) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 
 from kraft.client.aio import Admin, Consumer
 from kraft.mirror import clients
-from kraft.mirror.beginning import Beginning, CannotMirror, begin, refuse_way_back
+from kraft.mirror.beginning import Beginning, begin, refuse_way_back
 from kraft.mirror.config import PairConfig
 from kraft.mirror.copying import Counts
 from kraft.mirror.groups import carry_groups
 from kraft.mirror.positions import Positions
+from kraft.mirror.repeats import CannotMirror, positions_gone
 from kraft.mirror.shards import Shard
 from kraft.mirror.throttle import Throttle
 from kraft.mirror.topics import Mirrored, PairTopics, places_of
@@ -22,7 +24,10 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
-POLL_MS = 200
+POLL_MS: Final = 200
+
+GONE_TOLD_EVERY_S: Final = 30.0
+"""Time between two errors that the positions topic is gone."""
 
 log = structlog.get_logger()
 
@@ -40,6 +45,7 @@ class PairWorker:
         self._throttle = throttle
         self._shards: dict[int, Shard] = {}
         self._may_copy = False
+        self._told_gone_s = -GONE_TOLD_EVERY_S
         self._beginning: Beginning | None = None
         self._source: Admin
         self._target: Admin
@@ -63,8 +69,8 @@ class PairWorker:
         """Mirror until stopped. Raises KraftError for what is wrong at the start."""
         async with clients.admin_of(self.pair.source) as source, clients.admin_of(self.pair.target) as target:
             self._source, self._target = source, target
-            self._beginning = await begin(self._mirror, self.pair, source, target)
             looked_up = PairTopics(self.pair, source, target, self._aliases)
+            self._beginning = await begin(self._mirror, self.pair, source, target, looked_up)
             refused: CannotMirror | None = None
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._follow_topics(looked_up)), group.create_task(self._carry_groups())]
@@ -142,7 +148,7 @@ class PairWorker:
 
     def _start_shard(self, place: TopicPartition) -> None:
         assert self._beginning is not None, "the pair has begun"
-        if place.partition in self._shards:
+        if place.partition in self._shards or place.partition >= self._beginning.shards:
             return
         log.info(
             "worker copies this part of the partitions from now on",
@@ -153,23 +159,21 @@ class PairWorker:
         self._shards[place.partition] = Shard(
             self.pair,
             place,
-            self._beginning.shards,
+            self._beginning,
             admins=(self._source, self._target),
             topics=lambda: self.topics,
-            way_back=self._beginning.way_back,
             throttle=self._throttle,
             counts=self.counts,
-            transactional=self._beginning.is_exactly_once,
         )
 
     async def _stop_shards(self, numbers: list[int]) -> None:
-        stopping = [self._shards.pop(each) for each in numbers if each in self._shards]
+        stopping = {each: self._shards.pop(each) for each in numbers if each in self._shards}
         if stopping:
-            await asyncio.gather(*(each.stop() for each in stopping))
+            await asyncio.gather(*(each.stop() for each in stopping.values()))
             log.info(
                 "worker no longer copies these parts of the partitions: others take them, or it begins again",
                 pair=self.pair.name,
-                parts=sorted(numbers),
+                parts=sorted(stopping),
             )
 
     # --- topics and groups ------------------------------------------------------------------------------------
@@ -179,6 +183,7 @@ class PairWorker:
             try:
                 if 0 in self._shards:
                     await looked_up.prepare()
+                await self._tell_gone_positions()
                 found = await looked_up.look()
                 if found != self.topics:
                     self.topics = found
@@ -186,6 +191,15 @@ class PairWorker:
                 log.warning("topics not looked up", pair=self.pair.name, reason=str(error))
             # A new worker has its shards, and new topics their leaders, a moment later.
             await asyncio.sleep(self.pair.refresh_s if self.topics and self._shards else 1)
+
+    async def _tell_gone_positions(self) -> None:
+        """Log what to do if the positions topic is gone, now and then."""
+        assert self._beginning is not None, "the pair has begun"
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._told_gone_s + GONE_TOLD_EVERY_S or await self._beginning.has_positions(self._target):
+            return
+        self._told_gone_s = now_s
+        log.error("nothing is copied", pair=self.pair.name, reason=positions_gone(self.pair, self._beginning.positions))
 
     async def _carry_groups(self) -> None:
         if not self.pair.syncs_groups:

@@ -6,6 +6,7 @@ records that it covers. The key `mirror` says between which clusters it is.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
@@ -20,8 +21,12 @@ from kraft.mirror.patterns import Chosen, compiled
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.wire.schema.metadata import MetadataResponseTopic
 
 IDENTITY_KEY: Final = b"mirror"
+_KNOWN_S_MAX: Final = 30.0
+"""Longest time until the brokers know a new topic."""
+
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.5"}
 
 
@@ -35,6 +40,10 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
     """Patterns of the topics; None if an older mirror did not write them."""
 
     topics_left_out: tuple[str, ...] = ()
+
+    shards: int = 0
+    """Parts among which partitions are divided since the first start; 0: an older mirror, with as many as the positions
+    topic has partitions."""
 
     @property
     def chosen(self) -> Chosen | None:
@@ -62,8 +71,8 @@ def shard_of(partition: TopicPartition, shards: int) -> int:
     return crc32(key_of(partition)) % shards
 
 
-async def ensure_topic(admin: Admin, topic: str, pair: PairConfig) -> int:
-    """Create the positions topic if it is missing; return its number of partitions, which stays what it was."""
+async def ensure_topic(admin: Admin, topic: str, pair: PairConfig) -> MetadataResponseTopic:
+    """Create the positions topic if it is missing, and return it. Raises Refusal."""
     found = await admin.find_topics([topic])
     if topic not in found:
         factor = pair.positions_replication_factor
@@ -79,10 +88,18 @@ async def ensure_topic(admin: Admin, topic: str, pair: PairConfig) -> int:
             if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             # Another worker was first, perhaps with another number.
-            found = await admin.find_topics([topic])
-        if topic not in found:
-            return pair.shards
-    return len(found[topic].partitions)
+        found = await _found_soon(admin, topic)
+    return found[topic]
+
+
+async def _found_soon(admin: Admin, topic: str) -> dict[str, MetadataResponseTopic]:
+    """Return the new topic, which the broker that answers may not know for a moment."""
+    until_s = asyncio.get_running_loop().time() + _KNOWN_S_MAX
+    while topic not in (found := await admin.find_topics([topic])):
+        if asyncio.get_running_loop().time() > until_s:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was created, and no broker knows it")
+        await asyncio.sleep(0.1)
+    return found
 
 
 class Positions:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kraft.client.aio import Admin
 from kraft.mirror import clients
+from kraft.mirror.beginning import Beginning
 from kraft.mirror.config import PairConfig
 from kraft.mirror.copying import ROUND_BYTES_MAX, Counts, PartitionStops, ShardCopy
 from kraft.mirror.positions import Positions, shard_of
@@ -37,7 +38,9 @@ ROUND_BYTES_MIN: Final = 256 * 1024
 
 log = structlog.get_logger()
 
-Inverse = Mapping[TopicPartition, PartitionState]
+
+class PositionsGone(KraftError):
+    """The positions topic is not the one with which the pair began."""
 
 
 class CreatedAgain(KraftError):
@@ -51,28 +54,22 @@ class Shard:
         self,
         pair: PairConfig,
         place: TopicPartition,
-        shards: int,
+        beginning: Beginning,
         *,
         admins: tuple[Admin, Admin],
         topics: Callable[[], Mapping[str, Mirrored]],
-        way_back: Inverse,
         throttle: Throttle,
         counts: Counts,
-        transactional: bool,
     ) -> None:
-        """`admins` are those of the source and of the target.
-
-        `way_back` has the states of a mirror in the other direction, turned around.
-        """
+        """`admins` are those of the source and of the target."""
         self._pair = pair
         self._place = place
-        self._shards = shards
+        self._beginning = beginning
         self._source, self._target = admins
         self._topics = topics
-        self._way_back = way_back
         self._throttle = throttle
         self._counts = counts
-        self._transactional_id = f"{place}" if transactional else None
+        self._transactional_id = f"{place}" if beginning.is_exactly_once else None
         self._is_stopped = asyncio.Event()
         self._held_until_s: dict[TopicPartition, float] = {}
         """Partitions that are left out."""
@@ -107,6 +104,9 @@ class Shard:
             except PartitionStops as error:
                 self._hold(error.partition, str(error))
                 continue
+            except PositionsGone:
+                # The pair tells it.
+                self._counts.restarts += 1
             except (KraftError, Unreachable) as error:
                 # A round that took too long for its transaction takes less the next time.
                 self._round_bytes = max(ROUND_BYTES_MIN, self._round_bytes // 4)
@@ -139,6 +139,7 @@ class Shard:
             if self._transactional_id is not None:
                 # From here on a former worker of this shard commits nothing more.
                 await producer.init_transactions()
+            await self._check_positions()
             reader = await stack.enter_async_context(clients.consumer_of(self._pair.target))
             positions = Positions(reader, self._place.topic)
             await positions.read([self._place.partition])
@@ -175,11 +176,17 @@ class Shard:
         now_s = asyncio.get_running_loop().time()
         return any(until_s <= now_s for until_s in self._held_until_s.values())
 
+    async def _check_positions(self) -> None:
+        """Raise PositionsGone unless the positions topic is the one with which the pair began."""
+        if not await self._beginning.has_positions(self._target):
+            raise PositionsGone(self._place.topic)
+
     async def _check(self, states: Mapping[TopicPartition, PartitionState]) -> None:
         """Raise KraftError if a topic was created again since its state began: what was read is of another one.
 
         A fetch names topics, and does not show which one of a name it read.
         """
+        await self._check_positions()
         targets = self._topics()
         here = await self._source.find_topics({each.topic for each in states})
         there = await self._target.find_topics({targets[each.topic].target for each in states if each.topic in targets})
@@ -201,7 +208,7 @@ class Shard:
         targets = {
             source: target
             for source, target in places_of(topics).items()
-            if shard_of(source, self._shards) == self._place.partition
+            if shard_of(source, self._beginning.shards) == self._place.partition
             and source not in self._held_until_s
             and source.topic in here
             and target.topic in there
@@ -230,7 +237,7 @@ class Shard:
         return targets
 
     def _state_of(self, copy: ShardCopy, partition: TopicPartition, topic_id: str, target_id: str) -> PartitionState:
-        state, back = copy.states.get(partition), self._way_back.get(partition)
+        state, back = copy.states.get(partition), self._beginning.way_back.get(partition)
         if state is None or (back is not None and back.topic_id == topic_id != state.topic_id):
             state = back
         elif back is not None:
