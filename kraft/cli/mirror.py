@@ -256,7 +256,16 @@ def _counted(workers: int) -> str:
 
 def _rows(pair: PairStatus) -> list[tuple[object, ...]]:
     return [
-        (pair.pair, each.topic, each.target, each.partitions, each.records, each.lag, each.lag_s, each.skipped)
+        (
+            pair.pair,
+            each.topic,
+            each.target,
+            each.partitions,
+            each.records,
+            each.lag,
+            "unknown" if each.lag_s is None else each.lag_s,
+            each.skipped,
+        )
         for each in pair.topics
     ]
 

@@ -37,7 +37,8 @@ LAG: Final = gauge(
 )
 LAG_S: Final = gauge(
     "kraft_mirror_lag_seconds",
-    "Age of the last mirrored record of the partition that is furthest behind; 0 without lag.",
+    "Age of the last mirrored record of the partition that is furthest behind; 0 without lag. Absent while a partition "
+    "with lag has no mirrored record.",
     "pair",
     "topic",
 )
@@ -78,25 +79,34 @@ def values_of(pairs: Iterable[MeasuredPair], now_ms: int) -> Values:
         lags, ages_s, skipped = _by_topic(each, now_ms)
         for topic in sorted(skipped):
             snapshot.add(LAG, lags.get(topic, 0), name, topic)
-            snapshot.add(LAG_S, ages_s.get(topic, 0.0), name, topic)
+            if (of_topic_s := worst_s(ages_s[topic])) is not None:
+                snapshot.add(LAG_S, of_topic_s, name, topic)
             snapshot.add(SKIPPED, skipped[topic], name, topic)
     return snapshot.values
 
 
-def age_s(state: PartitionState, lag: int, now_ms: int) -> float:
-    """Return how old the last mirrored record is, if there are later ones."""
-    return max(0, now_ms - state.timestamp_ms) / 1_000 if lag and state.timestamp_ms else 0.0
+def age_s(state: PartitionState, lag: int, now_ms: int) -> float | None:
+    """Return how old the last mirrored record is, if there are later ones; None if there is none yet."""
+    if not lag:
+        return 0.0
+    return max(0, now_ms - state.timestamp_ms) / 1_000 if state.timestamp_ms else None
 
 
-def _by_topic(pair: MeasuredPair, now_ms: int) -> tuple[dict[str, int], dict[str, float], dict[str, int]]:
+def worst_s(ages_s: Sequence[float | None]) -> float | None:
+    """Return the age of the partition that is furthest behind; None if that of one is not known."""
+    known = [each for each in ages_s if each is not None]
+    return max(known, default=0.0) if len(known) == len(ages_s) else None
+
+
+def _by_topic(pair: MeasuredPair, now_ms: int) -> tuple[dict[str, int], dict[str, list[float | None]], dict[str, int]]:
     lags: dict[str, int] = {}
-    ages_s: dict[str, float] = {}
+    ages_s: dict[str, list[float | None]] = {}
     skipped: dict[str, int] = {}
     of_partitions = pair.lags
     for partition, state in pair.states.items():
         lag, topic = of_partitions.get(partition, 0), partition.topic
         lags[topic] = lags.get(topic, 0) + lag
-        ages_s[topic] = max(ages_s.get(topic, 0.0), age_s(state, lag, now_ms))
+        ages_s.setdefault(topic, []).append(age_s(state, lag, now_ms))
         skipped[topic] = skipped.get(topic, 0) + state.skipped
     return lags, ages_s, skipped
 

@@ -10,7 +10,7 @@ from kraft.client.aio import Admin
 from kraft.mirror import clients
 from kraft.mirror.beginning import exactly_once_at, guarantee_words
 from kraft.mirror.config import MirrorConfig, PairConfig
-from kraft.mirror.metrics import age_s
+from kraft.mirror.metrics import age_s, worst_s
 from kraft.mirror.naming import positions_topic
 from kraft.mirror.positions import Positions
 from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics
@@ -28,7 +28,9 @@ class TopicStatus(Struct, frozen=True, kw_only=True):
     partitions: int
     records: int
     lag: int
-    lag_s: float
+    lag_s: float | None
+    """None while a partition with lag has no mirrored record."""
+
     skipped: int
 
 
@@ -121,19 +123,20 @@ def _state(topic: Mirrored, partition: TopicPartition, view: PairView) -> Partit
 def _topic(topic: Mirrored, view: PairView, ends: dict[TopicPartition, int]) -> TopicStatus:
     now_ms = time.time_ns() // 1_000_000
     records = lag = skipped = 0
-    behind_s = 0.0
+    ages_s: list[float | None] = []
     for number in range(topic.source_partitions):
         partition = TopicPartition(topic.topic, number)
         state = _state(topic, partition, view)
         its_lag = max(0, ends.get(partition, state.next_offset) - state.next_offset)
         records, lag, skipped = records + state.records, lag + its_lag, skipped + state.skipped
-        behind_s = max(behind_s, age_s(state, its_lag, now_ms))
+        ages_s.append(age_s(state, its_lag, now_ms))
+    behind_s = worst_s(ages_s)
     return TopicStatus(
         topic=topic.topic,
         target=topic.target,
         partitions=topic.partitions,
         records=records,
         lag=lag,
-        lag_s=round(behind_s, 1),
+        lag_s=None if behind_s is None else round(behind_s, 1),
         skipped=skipped,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 from msgspec import Struct
@@ -14,7 +14,7 @@ from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.mirror.config import PairConfig
 from kraft.mirror.naming import is_positions_topic
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.wire.schema.metadata import MetadataResponseTopic
 
@@ -78,10 +78,12 @@ class PairTopics:
         """
         found, wanted = await self._at_source()
         there = await self._target.find_topics()
-        configs = await self._configs_of(wanted)
+        configs = await self._configs_of(
+            [name for name, target in wanted.items() if self._pair.syncs_configs or target not in there]
+        )
         for name, target in wanted.items():
             try:
-                await self._prepare_one(found[name], target, there.get(target), configs[name])
+                await self._prepare_one(found[name], target, there.get(target), configs.get(name))
             except Refusal as refusal:
                 log.warning("topic not prepared at the target", pair=self._pair.name, topic=target, reason=str(refusal))
         if self._pair.syncs_acls:
@@ -91,10 +93,24 @@ class PairTopics:
         found = await self._source.find_topics()
         return found, chosen_topics(self._pair, found, self._aliases)
 
-    async def _configs_of(self, wanted: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        if not wanted:
+    async def _configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the own configs of these topics of the source, except for those that may not be described."""
+        if not names:
             return {}
-        described = await self._source.describe_topics(list(wanted))
+        try:
+            described = await self._source.describe_topics(names)
+        except Refusal as refusal:
+            if len(names) > 1:
+                # One refuses them all: it is found in halves.
+                half = len(names) // 2
+                return {**await self._configs_of(names[:half]), **await self._configs_of(names[half:])}
+            log.warning(
+                "configs not known: allow DescribeConfigs on the topic at the source",
+                pair=self._pair.name,
+                topic=names[0],
+                reason=str(refusal),
+            )
+            return {}
         left_out = self._pair.configs_left_out
         return {
             each.topic: {key: value for key, value in each.configs.items() if not left_out.has(key)}
@@ -106,10 +122,13 @@ class PairTopics:
         topic: MetadataResponseTopic,
         target: str,
         there: MetadataResponseTopic | None,
-        configs: dict[str, str],
+        configs: dict[str, str] | None,
     ) -> None:
+        """`configs` are None if they are not known: a missing topic has to wait for them."""
         count = len(topic.partitions)
         if there is None:
+            if configs is None:
+                return
             factor = self._pair.replication_factor
             await self._target.create_topics(
                 [NewTopic(topic=target, partitions=count, replication_factor=factor, configs=configs)]
@@ -119,7 +138,7 @@ class PairTopics:
         if len(there.partitions) < count:
             await self._target.create_partitions(target, count)
             log.info("partitions added", pair=self._pair.name, topic=target, partitions=count)
-        if self._pair.syncs_configs:
+        if self._pair.syncs_configs and configs is not None:
             await self._carry_configs(target, configs)
 
     async def _carry_configs(self, target: str, configs: dict[str, str]) -> None:
@@ -130,7 +149,13 @@ class PairTopics:
         gone = sorted(own.keys() - configs.keys())
         if changed or gone:
             await self._target.alter_topic_configs(target, changed, delete=gone)
-            log.info("configs carried over", pair=self._pair.name, topic=target, keys=sorted({*changed, *gone}))
+            log.info(
+                "configs carried over",
+                pair=self._pair.name,
+                topic=target,
+                given=changed,
+                removed={key: own[key] for key in gone},
+            )
 
     async def _carry_acls(self, wanted: Mapping[str, str]) -> None:
         """Let those read the mirrored topics who may read them at the source; nobody gets to write."""
@@ -148,8 +173,7 @@ class PairTopics:
             if new:
                 await self._target.create_acls(new)
         except Refusal as refusal:
-            if refusal.error_code is not ErrorCode.SECURITY_DISABLED:
-                raise
+            # Topics are mirrored all the same.
             log.warning("ACLs not carried over", pair=self._pair.name, reason=str(refusal))
 
 
