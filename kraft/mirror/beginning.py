@@ -68,6 +68,12 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
     exactly_once = await exactly_once_at(pair, target)
     positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
     former = await _former(pair, positions, target)
+    if former is not None and former.source != source_id:
+        raise CannotMirror(
+            f"{pair.name}: {positions} at {pair.target.alias} has the positions of another source, cluster "
+            f"{former.source}, and {pair.source.alias} is cluster {source_id}: give this mirror another name, as "
+            "name=..., or its source another alias"
+        )
     if former is None:
 
         async def are_there() -> bool:
@@ -78,6 +84,8 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
     topic = await ensure_topic(target, positions, pair)
     identity = replace(identity, shards=_shards(pair, positions, former, len(topic.partitions)))
     await _name(pair, positions, identity)
+    if pair.syncs_groups and not identity.prefixed:
+        await _tell_merged_groups(pair, positions, target, identity)
     log.info("pair begins", pair=pair.name, guarantee=guarantee_words(exactly_once), positions=positions)
     return Beginning(
         positions=positions,
@@ -97,6 +105,24 @@ async def _former(pair: PairConfig, positions: str, target: Admin) -> MirrorIden
         read = Positions(reader, positions)
         await read.read([0])
     return read.identity
+
+
+async def _tell_merged_groups(pair: PairConfig, own: str, target: Admin, identity: MirrorIdentity) -> None:
+    """Log that another source fills topics of the same names, whose records a group that is carried over may miss."""
+    for positions in filter(is_positions_topic, await target.find_topics()):
+        try:
+            other = None if positions == own else await _former(pair, positions, target)
+        except KraftError as error:
+            # That of another mirror must not keep this one from beginning.
+            log.warning("positions topic of another mirror not read", topic=positions, reason=str(error))
+            continue
+        if other is not None and other.fills_with(identity, pair.topics):
+            log.warning(
+                "a group that goes on here may miss records of another source: set sync.group.offsets.enabled=false",
+                pair=pair.name,
+                other=positions,
+                source=other.source,
+            )
 
 
 def _shards(pair: PairConfig, positions: str, former: MirrorIdentity | None, partitions: int) -> int:

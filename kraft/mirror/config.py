@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -118,6 +119,7 @@ class _Reader:
             self._problems.append("no pair is enabled: set A->B.enabled=true, with your aliases")
         pairs = [self._pair(clusters[source], clusters[target]) for source, target in enabled]
         self._check_cycles(pairs)
+        self._check_merged_groups(pairs)
         if self._problems:
             raise InvalidMirrorFile(self._problems)
         return MirrorConfig(
@@ -275,6 +277,20 @@ class _Reader:
                 "choose topics that have no name in common, disable one of these pairs, or use "
                 "replication.policy.class=DefaultReplicationPolicy"
             )
+
+    def _check_merged_groups(self, pairs: list[PairConfig]) -> None:
+        """Refuse offsets of a group in a topic that several sources fill: those of one would skip records of others."""
+        for one, other in combinations((each for each in pairs if not each.naming.prefixed), 2):
+            carrying = [each for each in (one, other) if each.syncs_groups]
+            is_merged = one.target.alias == other.target.alias and not one.topics.is_apart(other.topics)
+            if is_merged and carrying:
+                self._problems.append(
+                    f"{one.name} and {other.name} fill topics of the same names, in which a group that goes on where "
+                    "it was at one source misses records of the other: set "
+                    f"{' and '.join(f'{each.name}.sync.group.offsets.enabled=false' for each in carrying)}, choose "
+                    "topics that have no name in common, or use "
+                    "replication.policy.class=DefaultReplicationPolicy"
+                )
 
 
 def _separator(text: str) -> str:

@@ -52,6 +52,12 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
             return None
         return Chosen(taken=compiled(self.topics), left_out=compiled(self.topics_left_out))
 
+    def fills_with(self, identity: MirrorIdentity, topics: Chosen) -> bool:
+        """Return whether this mirror and another, which chooses `topics`, may fill a topic from different sources."""
+        is_apart = self.chosen is not None and self.chosen.is_apart(topics)
+        is_merged = self.source != identity.source and self.target == identity.target
+        return is_merged and not (self.prefixed or identity.prefixed or is_apart)
+
 
 _encode: Final = msgspec.json.encode
 _state: Final = msgspec.json.Decoder(PartitionState)

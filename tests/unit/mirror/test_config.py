@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kraft.mirror.config import InvalidMirrorFile, MirrorConfig, mirror_config
+from kraft.mirror.positions import MirrorIdentity
 
 SMALL = {
     "clusters": "A, B",
@@ -102,6 +103,45 @@ def test_the_same_names_both_ways_are_refused() -> None:
 def test_the_same_names_both_ways_are_taken_if_no_topic_goes_both_ways() -> None:
     both = {"B->A.enabled": "true", "replication.policy.class": "IdentityReplicationPolicy"}
     assert len(read({**SMALL, **both, "A->B.topics": "eu-.*", "B->A.topics": "us-.*"}).pairs) == 2
+
+
+MERGED = {
+    "clusters": "A, B, C",
+    "C.bootstrap.servers": "c:9092",
+    "C->B.enabled": "true",
+    "replication.policy.class": "IdentityReplicationPolicy",
+}
+OFF = "sync.group.offsets.enabled"
+
+
+def test_groups_of_topics_that_two_sources_fill_are_refused() -> None:
+    (problem,) = problems_of(**MERGED)
+    assert problem.startswith("A->B and C->B fill topics of the same names, in which a group")
+    assert f"set A->B.{OFF}=false and C->B.{OFF}=false, choose topics" in problem
+    (problem,) = problems_of(**MERGED, **{f"A->B.{OFF}": "false"})
+    assert f"set C->B.{OFF}=false, choose topics" in problem
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {OFF: "false"},
+        {"A->B.topics": "a-.*", "C->B.topics": "c-.*"},
+        {"replication.policy.class": "DefaultReplicationPolicy"},
+        {"C->B.enabled": "false", "B->C.enabled": "true"},
+    ],
+)
+def test_two_sources_are_taken_where_no_group_reads_records_of_both(more: dict[str, str]) -> None:
+    assert len(read({**SMALL, **MERGED, **more}).pairs) == 2
+
+
+def test_two_mirrors_of_two_files_are_known_to_fill_the_same_topics() -> None:
+    (pair,) = read({**SMALL, "replication.policy.class": "IdentityReplicationPolicy"}).pairs
+    own = MirrorIdentity(source="a", target="t", prefixed=False)
+    assert MirrorIdentity(source="c", target="t", prefixed=False).fills_with(own, pair.topics)
+    assert not MirrorIdentity(source="c", target="t", prefixed=True).fills_with(own, pair.topics)
+    assert not MirrorIdentity(source="a", target="t", prefixed=False).fills_with(own, pair.topics)
+    assert not MirrorIdentity(source="c", target="d", prefixed=False).fills_with(own, pair.topics)
 
 
 def test_mirrormaker_1_is_answered() -> None:
