@@ -87,6 +87,10 @@ def _size(lines: list[_Line]) -> int:
     return sum(len(each[0]) for each in lines)
 
 
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 class WhenFull(StrEnum):
     DROP = "drop"
     BLOCK = "block"
@@ -310,8 +314,14 @@ class LogHandler(logging.Handler):
     def _start_thread(self) -> None:
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._run, name="log-handler", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="log-handler", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            # The process has no room for a thread: the next line tries again.
+            self._count_failed(0, _words(error))
+            return
+        self._thread = thread
         if "multiprocessing.util" in sys.modules:
             # Its processes leave without atexit.
             from multiprocessing.util import Finalize
@@ -319,15 +329,31 @@ class LogHandler(logging.Handler):
             Finalize(None, _close_at_exit, args=(weakref.ref(self),), exitpriority=100)
 
     def _run(self) -> None:
-        producer = self._open()
+        """Send until the close: after an error that is not the client's, such as too many open files, begin again."""
+        while not self._send_until_closed():
+            with self._changed:
+                if self._changed.wait_for(self._is_over, _RETRY_S):
+                    return
+
+    def _send_until_closed(self) -> bool:
+        """Send what comes, by a producer of its own. Return False after an error, which is said."""
+        with contextlib.ExitStack() as stack:
+            try:
+                producer = self._open()
+                stack.callback(self._close_producer, producer)
+                while lines := self._take():
+                    self._send(producer, lines)
+            except Exception as error:  # noqa: BLE001  The application goes on, whatever the client does.
+                self._count_failed(0, _words(error))
+                return False
+            return True
+
+    def _close_producer(self, producer: Producer) -> None:
+        left_s = min(self._until_s, time.monotonic() + 60) - time.monotonic()
         try:
-            while lines := self._take():
-                self._send(producer, lines)
-        except Exception as error:  # noqa: BLE001  The application goes on, whatever the client does.
-            self._count_failed(0, f"{type(error).__name__}: {error}")
-        finally:
-            with contextlib.suppress(KraftError):
-                producer.close(max(0, int((min(self._until_s, time.monotonic() + 60) - time.monotonic()) * 1_000)))
+            producer.close(max(0, int(left_s * 1_000)))
+        except Exception as error:  # noqa: BLE001  Likewise.
+            self._count_failed(0, _words(error))
 
     def _take(self) -> list[_Line]:
         """Wait for lines and return some; none at the end."""
@@ -372,6 +398,9 @@ class LogHandler(logging.Handler):
                     continue
                 self._settled(lines, str(error))
                 return
+            except Exception as error:
+                self._settled(lines, _words(error))
+                raise
             future.add_done_callback(partial(self._done, lines))
             self._tell_dropped(producer)
             return

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -140,6 +141,78 @@ def test_a_filter_of_the_handler_is_asked() -> None:
 def test_wrong_settings_are_told_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting):
         LogHandler("logs", NOWHERE, **wrong)
+
+
+class FakeProducer:
+    """Takes lines, after the first calls have failed."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self._failures = list(failures)
+        self.lines: list[str] = []
+        self.closed = 0
+
+    def opened(self) -> FakeProducer:
+        return self
+
+    def produce_many(self, _: str, values: list[bytes], *__: object, **___: object) -> Future[Any]:
+        if self._failures:
+            raise self._failures.pop(0)
+        self.lines += [json.loads(each)["message"] for each in values]
+        future: Future[Any] = Future()
+        future.set_result(None)
+        return future
+
+    def close(self, _: int) -> None:
+        self.closed += 1
+
+
+def sent_after(monkeypatch: pytest.MonkeyPatch, handler: LogHandler, lines: list[str]) -> None:
+    monkeypatch.setattr("kraft.client.logging._RETRY_S", 0.001)
+    with logger_to(handler) as logger:
+        for each in lines:
+            logger.warning(each)
+            handler.flush()
+
+
+def test_a_thread_that_cannot_open_its_producer_tries_again_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler, producer, failures = LogHandler("logs", NOWHERE), FakeProducer(), [OSError(24, "Too many open files")] * 3
+
+    def opened() -> FakeProducer:
+        if failures:
+            raise failures.pop()
+        return producer
+
+    monkeypatch.setattr(handler, "_open", opened)
+    sent_after(monkeypatch, handler, ["one", "two"])
+    assert (producer.lines, handler.sent, handler.failed) == (["one", "two"], 2, 0)
+    assert "log lines are not stored: OSError: [Errno 24] Too many open files" in capsys.readouterr().err
+
+
+def test_an_unexpected_error_costs_the_lines_it_met_which_are_counted_and_later_ones_are_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler, producer = LogHandler("logs", NOWHERE), FakeProducer(MemoryError())
+    monkeypatch.setattr(handler, "_open", producer.opened)
+    sent_after(monkeypatch, handler, ["lost", "later"])
+    assert (producer.lines, handler.sent, handler.failed) == (["later"], 1, 1)
+    assert producer.closed == 2, "that of the error, and that of the end"
+
+
+def test_a_line_without_room_for_a_thread_neither_raises_nor_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler, producer = LogHandler("logs", NOWHERE), FakeProducer()
+    monkeypatch.setattr(handler, "_open", producer.opened)
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def started(thread: threading.Thread) -> None:
+        if failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    sent_after(monkeypatch, handler, ["one", "two"])
+    assert (producer.lines, handler.failed) == (["one", "two"], 0)
 
 
 def test_times_are_those_of_the_call() -> None:
