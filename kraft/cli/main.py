@@ -150,7 +150,7 @@ def _without_commands() -> typer.Typer:
 def main() -> None:
     """Run the console script: an expected error is one line and a non-zero exit code, never a traceback."""
     arguments = _in_words_of_kraft(sys.argv[1:])
-    if reason := old_options.objection(arguments):
+    if reason := old_options.objection(arguments, COMMANDS):
         _fail(reason)
     termination = _Termination()
     before = signal.signal(signal.SIGTERM, termination)

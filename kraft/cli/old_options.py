@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -25,36 +25,41 @@ ACTIONS: Final = {
 
 _NOT_YET: Final = "not supported yet"
 
-TOOLS: Final = {
-    "broker-api-versions": "kraft api-versions",
-    "client-metrics": _NOT_YET,
-    "console-consumer": "kraft consume",
-    "console-producer": "kraft produce",
-    "console-share-consumer": f"{_NOT_YET}: there are no share groups",
-    "consumer-groups": "kraft groups",
-    "consumer-perf-test": "kraft perf consume",
+_NO_SHARE_GROUPS: Final = f"{_NOT_YET}: there are no share groups"
+_NO_STREAMS_GROUPS: Final = f"{_NOT_YET}: there are no groups of the streams protocol"
+_NO_CONNECT: Final = (
+    "Kafka Connect is not part of Kraft: run Kafka's own script, with bootstrap.servers of a PLAINTEXT listener"
+)
+_CREATE: Final = "kraft topics create, list, delete, or alter --partitions"
+
+OTHER_TOOLS: Final = {
+    "add-partitions": _CREATE,
+    "client-metrics": "kraft configs describe and alter, with --entity-type client-metrics",
+    "connect-distributed": _NO_CONNECT,
+    "connect-plugin-path": _NO_CONNECT,
+    "connect-standalone": _NO_CONNECT,
+    "console-share-consumer": _NO_SHARE_GROUPS,
+    "consumer-offset-checker": "kraft groups describe --group GROUP",
+    "create-topic": _CREATE,
     "delegation-tokens": _NOT_YET,
-    "delete-records": "kraft topics delete-records",
-    "dump-log": "kraft log dump, and kraft metadata dump for the metadata log",
-    "e2e-latency": "kraft perf latency",
-    "get-offsets": "kraft topics offsets",
-    "leader-election": "kraft topics elect-leaders",
-    "log-dirs": "kraft brokers log-dirs",
-    "metadata-quorum": "kraft quorum describe",
-    "metadata-shell": "kraft metadata shell",
-    "mirror-maker": "write one file in place of MirrorMaker 1's two (docs/mirror.md): kraft mirror start -c FILE",
-    "preferred-replica-election": "kraft topics elect-leaders --election-type preferred",
-    "producer-perf-test": "kraft perf produce",
-    "reassign-partitions": "kraft topics reassign",
-    "replica-verification": "kraft replicas verify",
-    "server-start": "kraft server start",
-    "server-stop": "kraft server stop",
-    "share-groups": f"{_NOT_YET}: there are no share groups",
+    "delete-topic": _CREATE,
+    "jmx": "there is no JMX: set metrics.address, and see docs/metrics.md",
+    "list-topic": _CREATE,
+    "metadata-shell": "kraft metadata shell DIRECTORY, with a log directory of a node",
+    "preferred-replica-election": "kraft topics elect-leaders --election-type preferred --all-topic-partitions",
+    "replay-log-producer": "kraft consume TOPIC --from-beginning --timeout-ms 5000 | kraft produce OTHER-TOPIC",
+    "share-consumer-perf-test": _NO_SHARE_GROUPS,
+    "share-groups": _NO_SHARE_GROUPS,
+    "shell": "kraft metadata shell DIRECTORY, with a log directory of a node",
+    "simple-consumer-shell": "kraft consume TOPIC --partition N --offset OFFSET",
     "streams-application-reset": "it works with Kafka's own tool, at a PLAINTEXT listener",
+    "streams-groups": _NO_STREAMS_GROUPS,
+    "zookeeper-security-migration": "Kraft has no ZooKeeper: see kraft acls",
     "zookeeper-server-start": "Kraft has no ZooKeeper: kraft server start is all",
+    "zookeeper-server-stop": "Kraft has no ZooKeeper: kraft server stop is all",
     "zookeeper-shell": "Kraft has no ZooKeeper: see kraft metadata shell",
 }
-"""What does the work of each of Kafka's tools, by the tool's name without `kafka-` and `.sh`."""
+"""What does the work of each of Kafka's tools that is no command by its name, without `kafka-` and `.sh`."""
 
 SUBCOMMANDS: Final = {
     "lag": "kraft groups lag",
@@ -64,19 +69,18 @@ SUBCOMMANDS: Final = {
 }
 """Where commands are that are called without their group."""
 
-_NAMES_AS_HERE: Final = frozenset(
-    {"acls", "cluster", "configs", "features", "groups", "storage", "topics", "transactions"}
-)
-"""Tools whose command has the same name here."""
-
-_ALONE: Final = frozenset({"--standalone", "--initial-controllers", "--no-initial-controllers"})
+_OF_QUORUMS: Final = frozenset({"--initial-controllers", "--no-initial-controllers"})
 """Options of `kafka-storage format` for quorums that change while they run (KIP-853)."""
 
 
-def objection(arguments: Sequence[str]) -> str | None:
-    """Return an error for a tool of Kafka, or the first old option, in these arguments of `kraft`; else None."""
+def objection(arguments: Sequence[str], commands: Container[str] = ()) -> str | None:
+    """Return an error for a tool of Kafka, or the first old option, in these arguments of `kraft`; else None.
+
+    `commands` are those that `kraft` has.
+    """
     command = arguments[0] if arguments else ""
-    if (instead := _instead_of_tool(command)) is not None:
+    is_tool = command != "" and not command.startswith("-") and command not in commands
+    if is_tool and (instead := _instead_of_tool(command)) is not None:
         return f"{command}: {instead}"
     for argument in takewhile(lambda each: each != "--", arguments):
         option = argument.partition("=")[0]
@@ -98,10 +102,15 @@ def _action_given_as_option(arguments: Sequence[str]) -> str | None:
 
 
 def _instead_of_tool(command: str) -> str | None:
+    # Imported late, because commands of Kraft do without.
+    from kraft.cli.kafka_scripts import commands_of_tools
+
     name = command.removesuffix(".sh").removeprefix("kafka-")
-    if name != command and name in _NAMES_AS_HERE:
-        return f"kraft {name}"
-    return next((found for each, found in (TOOLS | SUBCOMMANDS).items() if _letters(each) == _letters(name)), None)
+    of_scripts = {each: instead for each, instead in commands_of_tools().items() if instead != f"kraft {each}"}
+    return next(
+        (found for each, found in (of_scripts | OTHER_TOOLS | SUBCOMMANDS).items() if _letters(each) == _letters(name)),
+        None,
+    )
 
 
 def _letters(name: str) -> str:
@@ -110,8 +119,10 @@ def _letters(name: str) -> str:
 
 
 def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | None:
-    if command == "storage" and option in _ALONE:
+    if command == "storage" and option in _OF_QUORUMS:
         return "remove it: controller.quorum.voters of the configuration file names the controllers"
+    if command == "configs" and option == "--entity-type" and _count(option, arguments) > 1:
+        return "give it once; a user with a client id is --user NAME --client ID"
     if command in _WITH_FILE and option == "--zookeeper":
         return "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters of the configuration file"
     if command not in _WITH_BOOTSTRAP_SERVER:
@@ -131,3 +142,7 @@ def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | No
             return f"use {_BOOTSTRAP} instead"
         case _:
             return None
+
+
+def _count(option: str, arguments: Sequence[str]) -> int:
+    return sum(each.partition("=")[0] == option for each in arguments)

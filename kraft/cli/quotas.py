@@ -70,6 +70,12 @@ def alter_quotas(
     if ANY in entity.values():
         raise typer.BadParameter("no entity is given: name one, or use --entity-default", param_hint="--entity-name")
     quotas: dict[str, float | None] = dict.fromkeys(delete_configs)
+    if of_users := next((key for key in quotas.keys() | set_configs.keys() if key.startswith("SCRAM-")), None):
+        raise typer.BadParameter(
+            f"{of_users} is a user's password: kraft users set-password NAME --mechanism {of_users}, or kraft users"
+            " delete NAME",
+            param_hint="--add-config, --delete-config",
+        )
     for key, text in set_configs.items():
         try:
             quotas[key] = float(text)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from kraft.cli.printing import readable
+from kraft.model.errors import KraftError
 
 if TYPE_CHECKING:
     from kraft.client import ConsumerRecord
@@ -67,8 +69,41 @@ PROPERTIES: Final = {
     "line.separator": "\n",
     "headers.separator": ",",
     "null.literal": "null",
+    "key.deserializer": "",
+    "value.deserializer": "",
 }
 """Properties of kafka-console-consumer's formatter, with their defaults."""
+
+
+_AS_THEY_ARE: Final = ("", "StringDeserializer", "ByteArrayDeserializer")
+_NUMBERS: Final = {"LongDeserializer": ">q", "IntegerDeserializer": ">i", "ShortDeserializer": ">h"}
+"""Formats of the numbers that Kafka's deserializers read, by class."""
+
+
+def _deserialized(part: str, properties: Mapping[str, str], null: bytes) -> Formatter:
+    """Return what shows the key or value, as the deserializer of that name in Kafka reads it. Raises BadParameter."""
+    name = f"{part}.deserializer"
+    kind = properties[name].strip().rpartition(".")[2]
+    if kind not in (*_AS_THEY_ARE, *_NUMBERS):
+        known = ", ".join((*_AS_THEY_ARE[1:], *_NUMBERS))
+        raise typer.BadParameter(f"{name}={kind}: use one of {known}, or leave it out", param_hint="--property")
+
+    def shown(record: ConsumerRecord) -> bytes:
+        content: bytes | None = getattr(record, part)
+        if content is None:
+            return null
+        if kind in _AS_THEY_ARE:
+            return content
+        try:
+            number: int = struct.unpack(_NUMBERS[kind], content)[0]
+        except struct.error:
+            raise KraftError(
+                f"{record.topic}-{record.partition} offset {record.offset}: the {part} has {len(content)} bytes and is"
+                f" none of {name}={kind}: leave that out"
+            ) from None
+        return b"%d" % number
+
+    return shown
 
 
 def kafka_format(properties: Mapping[str, str]) -> Formatter:
@@ -92,8 +127,8 @@ def kafka_format(properties: Mapping[str, str]) -> Formatter:
         "print.partition": lambda record: b"Partition:%d" % record.partition,
         "print.offset": lambda record: b"Offset:%d" % record.offset,
         "print.headers": headers,
-        "print.key": lambda record: null if record.key is None else record.key,
-        "print.value": lambda record: null if record.value is None else record.value,
+        "print.key": _deserialized("key", values, null),
+        "print.value": _deserialized("value", values, null),
     }
     chosen = [column for name, column in columns.items() if values[name].strip().lower() == "true"]
     return lambda record: separator.join(column(record) for column in chosen) + line_end

@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kraft.cli import options
 from kraft.cli.command_security import connection_settings
-from kraft.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    REFUSED_TIMEOUT_MS,
-    BootstrapServer,
-    Output,
-    OutputFormat,
-    PartitionOption,
-    Timeout,
-    TopicArgument,
-    TopicOption,
-    command_network,
-    optional_topic_name,
-)
 from kraft.cli.perf.options import REPORTING_INTERVAL_MS, ReportingInterval
 from kraft.cli.printing import fail, print_columns, print_json, say
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP
@@ -47,13 +34,13 @@ def replicas() -> None:
 
 @app.command()
 def verify(
-    positional: TopicArgument = None,
-    topic: TopicOption = None,
+    positional: options.TopicArgument = None,
+    topic: options.TopicOption = None,
     topics_include: Annotated[
         str | None,
         typer.Option("--topics-include", metavar="REGEX", help="Only topics whose whole names match."),
     ] = None,
-    partition: PartitionOption = None,
+    partition: options.PartitionOption = None,
     time: Annotated[
         int,
         typer.Option("--time", metavar="MS", max=2**63 - 1, help="Begin at records of this time; -2 is the earliest."),
@@ -72,9 +59,9 @@ def verify(
         ),
     ] = 1_000,
     reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: options.BootstrapServer = options.DEFAULT_BOOTSTRAP_SERVER,
+    output: options.OutputFormat = options.Output.TABLE,
+    timeout_ms: options.Timeout = options.DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Compare the replicas of a topic, or of all topics, batch by batch.
 
@@ -84,7 +71,7 @@ def verify(
     from kraft.replicas.reading import ReadSettings
     from kraft.replicas.verification import Choice
 
-    name = optional_topic_name(positional, topic)
+    name = options.optional_topic_name(positional, topic)
     if name is not None and topics_include is not None:
         raise typer.BadParameter("give a topic or a pattern, not both", param_hint="--topics-include")
     if partition is not None and name is None:
@@ -118,9 +105,9 @@ async def _verified(
 
     admin = Admin(
         bootstrap_server,
-        network=command_network(),
+        network=options.command_network(),
         default_api_timeout_ms=settings.timeout_ms,
-        bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
+        bootstrap_refused_timeout_ms=options.REFUSED_TIMEOUT_MS,
         **connection_settings(),
     )
     async with admin:
@@ -138,8 +125,8 @@ async def _verified(
             return [each async for each in reports(admin, what, settings, progress)]
 
 
-def _print(found: Sequence[PartitionReport], output: Output) -> None:
-    if output is Output.JSON:
+def _print(found: Sequence[PartitionReport], output: options.Output) -> None:
+    if output is options.Output.JSON:
         from msgspec import to_builtins
 
         print_json([to_builtins(each) for each in found])

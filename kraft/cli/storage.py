@@ -43,12 +43,18 @@ AddScram = Annotated[
 ]
 
 
+Standalone = Annotated[
+    bool, typer.Option("--standalone", help="Refuse, unless the node is the only controller of its cluster.")
+]
+
+
 @app.command("format")
 def format_storage(
     config: ConfigFile,
     cluster_id: ClusterId = None,
     from_controller: FromController = None,
     add_scram: AddScram = None,
+    standalone: Standalone = False,
 ) -> None:
     """Format the log directories of a node.
 
@@ -66,6 +72,11 @@ def format_storage(
         raise typer.BadParameter("the metadata log of --from-controller has its users", param_hint="--add-scram")
     with one_line_errors():
         node_config = load(config)
+        if standalone and [each.node_id for each in node_config.quorum.voters] != [node_config.node_id]:
+            voters = ",".join(map(str, node_config.quorum.voters))
+            raise typer.BadParameter(
+                f"controller.quorum.voters={voters} names other controllers: leave it out", param_hint="--standalone"
+            )
         if from_controller is not None:
             # Before anything is formatted.
             cluster_id = quorum_growth.check_source(node_config, from_controller, cluster_id)

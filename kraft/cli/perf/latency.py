@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kraft.cli import options
 from kraft.cli.client_settings import producer_settings
 from kraft.cli.consumer_settings import consumer_settings
-from kraft.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    Output,
-    OutputFormat,
-    TopicArgument,
-    TopicOption,
-    command_network,
-    topic_name,
-)
 from kraft.cli.perf.options import (
     RECORD_BYTES_MAX,
     REPORTING_INTERVAL_MS,
@@ -38,8 +29,8 @@ def latency(
     record_size: Annotated[
         int, typer.Option("--record-size", min=1, max=RECORD_BYTES_MAX, metavar="BYTES", help="Size of values.")
     ],
-    positional: TopicArgument = None,
-    topic: TopicOption = None,
+    positional: options.TopicArgument = None,
+    topic: options.TopicOption = None,
     acks: Annotated[str, typer.Option("--producer-acks", help="Acknowledgements to wait for: all or 1.")] = "all",
     key_size: Annotated[
         int, typer.Option("--record-key-size", min=0, metavar="BYTES", help="Size of keys; 0 is none.")
@@ -53,8 +44,8 @@ def latency(
     ] = 8,
     reporting_interval: ReportingInterval = REPORTING_INTERVAL_MS,
     print_metrics: PrintMetrics = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
+    bootstrap_server: options.BootstrapServer = options.DEFAULT_BOOTSTRAP_SERVER,
+    output: options.OutputFormat = options.Output.TABLE,
 ) -> None:
     """Measure how long a record takes to a consumer.
 
@@ -68,7 +59,7 @@ def latency(
     writing = producer_settings(no_file, bootstrap_server, acks=acks, linger_ms=0)
     reading = consumer_settings(no_file, bootstrap_server, None, from_beginning=False)
     load = LatencyLoad(
-        topic=topic_name(positional, topic),
+        topic=options.topic_name(positional, topic),
         records=num_records,
         record_bytes=record_size,
         key_bytes=key_size,
@@ -79,13 +70,13 @@ def latency(
         return f"{measured.count} records, {measured.mean_ms:.3f} ms avg latency, {measured.max_ms:.3f} ms max latency."
 
     with (
-        Producer(**writing, network=command_network()) as producer,
-        Consumer(**reading, network=command_network()) as consumer,
+        Producer(**writing, network=options.command_network()) as producer,
+        Consumer(**reading, network=options.command_network()) as consumer,
         quorum_watch(bootstrap_server),
         reports.running(num_records, reporting_interval) as shown,
     ):
         measured = run(producer, consumer, load, lambda now: shown.show(now.count, lambda _: line(now)))
-    if output is Output.JSON:
+    if output is options.Output.JSON:
         metrics = {"process": reports.process_metrics()} if print_metrics else {}
         print_json(reports.latencies_as_json(measured) | metrics)
         return

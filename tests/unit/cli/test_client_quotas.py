@@ -87,3 +87,11 @@ def test_a_user_named_as_in_acls_is_warned_of_and_no_quota_is_said_so(kraft: She
     assert kraft.err == "no quota holds for this client\n"
     kraft.succeed("quotas", "effective", "--user", "User:anna")
     assert kraft.err.startswith(warning)
+
+
+def test_a_password_among_quotas_is_answered_with_the_command_for_passwords_and_not_shown(kraft: Shell) -> None:
+    of_user = ("--entity-type", "users", "--entity-name", "alice")
+    for change in (("--add-config", "SCRAM-SHA-256=[password=secret]"), ("--delete-config", "SCRAM-SHA-256")):
+        assert kraft.run("configs", "alter", *of_user, *change) == 2
+        assert "kraft users set-password NAME --mechanism SCRAM-SHA-256" in kraft.err
+        assert "secret" not in kraft.err

@@ -45,6 +45,7 @@ def test_what_needs_no_command_is_printed_without_loading_one(arguments: list[st
         "kraft.__main__",
         "kraft.cli",
         "kraft.cli.foreground",
+        "kraft.cli.kafka_scripts",
         "kraft.cli.main",
         "kraft.cli.old_options",
         "kraft.cli.plain_help",

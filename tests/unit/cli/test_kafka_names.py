@@ -42,10 +42,30 @@ SERVERS = "--bootstrap-server b:9092"
         ("kafka-consumer-perf-test --messages 5 --hide-header", "perf consume --num-records 5"),
         ("kafka-acls --add --allow-principal User:a --topic t", "acls create --allow-principal User:a --topic t"),
         ("kafka-metadata-quorum describe --status", "quorum describe --status"),
+        ("kafka-consumer-groups --list --state Stable --new-consumer", "groups list --state Stable"),
+        ("kafka-consumer-groups --describe --group g --state", "groups state --group g"),
+        ("kafka-cluster unregister --id 9", "brokers unregister 9"),
+        (
+            "kafka-console-producer --topic t --message-send-max-retries 3 --new-producer",
+            "produce --topic t --producer-property retries=3",
+        ),
+        (
+            "kafka-console-consumer --formatter kafka.tools.DefaultMessageFormatter --value-deserializer Long",
+            "consume --own-group --property value.deserializer=Long",
+        ),
+        (
+            "kafka-configs --describe --entity-type users --entity-name a --entity-type clients --entity-default",
+            "configs describe --user a --client-defaults",
+        ),
+        (
+            "kafka-configs --alter --entity-type topics --entity-name t --delete-config a",
+            "configs alter --entity-type topics --entity-name t --delete-config a",
+        ),
+        ("kafka-storage format --standalone -t X -c f", "storage format --standalone -t X -c f"),
     ],
 )
 def test_a_line_of_a_guide_becomes_one_of_kraft(line: str, expected: str) -> None:
-    servers = [] if "b:9092" in line or line.startswith("connect-") else SERVERS.split()
+    servers = [] if "b:9092" in line or line.startswith(("connect-", "kafka-storage")) else SERVERS.split()
     assert translated([*line.split(), *servers]) == [*expected.split(), *servers]
 
 
@@ -57,6 +77,21 @@ def test_a_line_of_a_guide_becomes_one_of_kraft(line: str, expected: str) -> Non
         (
             f"kafka-console-producer {SERVERS} --line-reader X",
             "kafka-console-producer: --line-reader: classes of Java cannot be loaded: leave it out",
+        ),
+        (
+            "kafka-topics.sh --list --zookeeper localhost:2181/kafka",
+            "kafka-topics.sh: --zookeeper: Kraft has no ZooKeeper: give --bootstrap-server HOST:PORT instead",
+        ),
+        (
+            "kafka-acls --authorizer A --authorizer-properties zookeeper.connect=localhost:2181 --list",
+            (
+                "kafka-acls: --authorizer: classes of Java cannot be loaded: leave it out; --authorizer-properties: "
+                "Kraft has no ZooKeeper: give --bootstrap-server HOST:PORT instead"
+            ),
+        ),
+        (
+            f"kafka-features {SERVERS} downgrade",
+            "kafka-features: downgrade: feature levels can be raised only: kraft features upgrade --feature NAME=LEVEL",
         ),
         (
             "kafka-server-start server.properties --override a=b",

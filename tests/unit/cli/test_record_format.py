@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from kraft.cli.record_format import json_line, kafka_format, parse_format
-from kraft.client import ConsumerRecord, TimestampType
+from kraft.client import ConsumerRecord, KraftError, TimestampType
 
 RECORD = ConsumerRecord("orders", 3, 17, 1_000, TimestampType.CREATE_TIME, b"anna", b"two pizzas", (("h", b"1"),))
 NULLS = RECORD._replace(key=None, value=None, headers=(("h", None), ("g", b"\xff")))
@@ -78,3 +78,14 @@ def test_properties_name_what_is_missing_as_kafkas_own_consumer_does() -> None:
     assert write(NULLS._replace(headers=())) == b"NO_HEADERS\tnone\tnone\n"
     with pytest.raises(typer.BadParameter, match=r"print\.keys is unknown: use one of print\.timestamp"):
         kafka_format({"print.keys": "true"})
+
+
+def test_numbers_of_kafkas_serializers_are_shown_as_numbers() -> None:
+    count = RECORD._replace(value=(7).to_bytes(8))
+    long = {"print.key": "true", "value.deserializer": "org.apache.kafka.common.serialization.LongDeserializer"}
+    assert kafka_format(long)(count) == b"anna\t7\n"
+    assert kafka_format(long)(NULLS) == b"null\tnull\n"
+    with pytest.raises(KraftError, match="orders-3 offset 17: the value has 10 bytes and is none of"):
+        kafka_format(long)(RECORD)
+    with pytest.raises(typer.BadParameter, match=r"key\.deserializer=Avro: use one of StringDeserializer, "):
+        kafka_format({"key.deserializer": "example.Avro"})

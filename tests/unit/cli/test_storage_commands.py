@@ -39,6 +39,13 @@ def test_format_says_what_it_did_and_what_it_did_not(config: Path, tmp_path: Pat
     assert run("format", "--config", config, "-t", CLUSTER) == (0, expected.format(*again), "")
 
 
+def test_a_standalone_node_is_the_only_controller_of_its_file(config: Path) -> None:
+    code, _, error = run("format", "--standalone", "-c", config, "-t", CLUSTER)
+    assert (code, "names other" in error) == (2, True)
+    config.write_text(config.read_text().replace(",2@localhost:9193", ""))
+    assert run("format", "--standalone", "-c", config, "-t", CLUSTER)[0] == 0
+
+
 def test_format_makes_no_secret_beside_one_that_the_configuration_names(config: Path, tmp_path: Path) -> None:
     config.write_text(f"{config.read_text()}cluster.secret.file={tmp_path / 'secret'}\n")
     assert run("format", "-c", config, "-t", CLUSTER)[1].count("\n") == 1
