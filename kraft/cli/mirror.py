@@ -91,7 +91,10 @@ AbortOnFailure = Annotated[
 ]
 
 _STATUS_TITLES: Final = ("PAIR", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "LAG", "LAG SECONDS", "SKIPPED")
-_VERIFY_TITLES: Final = ("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWICE", "COMPACTED", "ORDER", "CHECKSUM")
+_VERIFY_TITLES: Final = (
+    *("PAIR", "SOURCE", "TARGET", "COMPARED", "MISSING", "TWICE"),
+    *("COMPACTED", "SKIPPED", "ORDER", "CHECKSUM"),
+)
 
 
 @app.command()
@@ -193,7 +196,8 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
     """Compare both ends, record by record.
 
     Up to what is mirrored. The exit code is 1 if anything differs, and if nothing was compared. COMPACTED counts
-    records that only one end has, because the other has compacted them: they are not compared.
+    records that only one end has, because the other has compacted them: they are not compared. SKIPPED counts offsets
+    that the source deleted before they were mirrored: no end has them.
     """
     from msgspec import to_builtins
 
@@ -204,7 +208,9 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         print_columns(_VERIFY_TITLES, [_verdict_row(each) for each in found])
     if not found:
         say("kraft: nothing is mirrored yet: kraft mirror status shows what is waited for")
-    if not found or not all(each.is_same for each in found):
+    elif not any(each.compared for each in found):
+        say("kraft: nothing was compared: of what was mirrored, one end has deleted all")
+    if not any(each.compared for each in found) or not all(each.is_same for each in found):
         raise typer.Exit(1)
 
 
@@ -280,6 +286,7 @@ def _verdict_row(verdict: PartitionVerdict) -> tuple[object, ...]:
         verdict.missing,
         verdict.twice,
         verdict.compacted,
+        verdict.skipped,
         order,
         verdict.checksum,
     )

@@ -1,10 +1,10 @@
-"""What is found out before a pair begins: the two clusters, the guarantee, and a mirror in the other direction."""
+"""What is found out before a pair begins: the two clusters, the guarantee, and other mirrors between them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from msgspec import Struct
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from kraft.client.aio import Admin
 from kraft.mirror import clients
-from kraft.mirror.config import PairConfig
+from kraft.mirror.config import ClusterConfig, PairConfig
 from kraft.mirror.naming import is_positions_topic, positions_topic
 from kraft.mirror.positions import IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
 from kraft.mirror.repeats import CannotMirror, filled_topics, refuse_repeats
 from kraft.mirror.topics import PairTopics
 from kraft.mirror.translation import PartitionState
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.wire.schema.metadata import MetadataResponseTopic
 
@@ -26,6 +26,8 @@ TRANSACTION_FEATURE: Final = "transaction.version"
 TRANSACTION_LEVEL: Final = 2
 
 log = structlog.get_logger()
+
+Topics: TypeAlias = Mapping[str, MetadataResponseTopic]
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
@@ -40,7 +42,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
     shards: int
     is_exactly_once: bool
     identity: MirrorIdentity
-    way_back: Mapping[TopicPartition, PartitionState]
+    known: Mapping[TopicPartition, PartitionState]
+    """Where other mirrors between the same clusters have ended."""
 
     async def has_positions(self, target: Admin) -> bool:
         """Return whether the positions topic is still the one with which the pair began."""
@@ -61,28 +64,27 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
         source=source_id,
         target=target_id,
         prefixed=pair.naming.prefixed,
+        separator=pair.naming.separator,
         topics=tuple(each.pattern for each in pair.topics.taken),
         topics_left_out=tuple(each.pattern for each in pair.topics.left_out),
     )
-    way_back = {} if pair.naming.prefixed else await _way_back(pair, source, identity)
-    exactly_once = await exactly_once_at(pair, target)
     positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
-    former = await _former(pair, positions, target)
-    if former is not None and former.source != source_id:
-        raise CannotMirror(
-            f"{pair.name}: {positions} at {pair.target.alias} has the positions of another source, cluster "
-            f"{former.source}, and {pair.source.alias} is cluster {source_id}: give this mirror another name, as "
-            "name=..., or its source another alias"
-        )
-    if former is None:
+    here, there = await source.find_topics(), await target.find_topics()
+    own = await _own(pair, positions, there)
+    _compare(pair, own, identity)
+    known = await _same_direction(pair, target, own, identity, (here, there))
+    if not pair.naming.prefixed:
+        _take_further(known, await _way_back(pair, source, identity, here))
+    exactly_once = await exactly_once_at(pair, target)
+    if own.identity is None:
 
         async def are_there() -> bool:
-            return await _former(pair, positions, target) is not None
+            return (await _own(pair, positions, await target.find_topics())).identity is not None
 
-        filled = await filled_topics(await topics.look(), target, way_back)
+        filled = await filled_topics(await topics.look(), target, known)
         await refuse_repeats(pair, positions, target, filled, are_there)
     topic = await ensure_topic(target, positions, pair)
-    identity = replace(identity, shards=_shards(pair, positions, former, len(topic.partitions)))
+    identity = replace(identity, shards=_shards(pair, positions, own.identity, len(topic.partitions)))
     await _name(pair, positions, identity)
     if pair.syncs_groups and not identity.prefixed:
         await _tell_merged_groups(pair, positions, target, identity)
@@ -93,7 +95,7 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
         shards=identity.shards,
         is_exactly_once=exactly_once,
         identity=identity,
-        way_back=way_back,
+        known=known,
     )
 
 
@@ -184,18 +186,87 @@ async def _name(pair: PairConfig, positions: str, identity: MirrorIdentity) -> N
         await producer.send_and_wait(positions, value_of(identity), key=IDENTITY_KEY, partition=0)
 
 
-async def _way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -> dict[TopicPartition, PartitionState]:
+async def _own(pair: PairConfig, positions: str, there: Topics) -> Positions:
+    """Return what earlier starts of this mirror wrote: nothing before the first, and if the positions are gone."""
+    async with clients.consumer_of(pair.target) as reader:
+        own = Positions(reader, positions)
+        if positions in there:
+            await own.read(range(len(there[positions].partitions)))
+    return own
+
+
+def _compare(pair: PairConfig, own: Positions, identity: MirrorIdentity) -> None:
+    """Compare with the last start. Raises CannotMirror if the source, or names at the target, were others."""
+    former = own.identity
+    if former is None:
+        return
+    if not former.has_same_names(identity):
+        raise CannotMirror(
+            f"{pair.name}: in {own.topic}, {former.names_said(pair.source.alias)} at {pair.target.alias}, and by this "
+            f"file {identity.names_said(pair.source.alias)}: set replication.policy.class and .separator as they were, "
+            "or give this mirror another name, as name=NAME: then it copies all topics into the other names"
+        )
+    if former.source != identity.source:
+        raise CannotMirror(
+            f"{pair.name}: {own.topic} at {pair.target.alias} has the positions of another source, cluster "
+            f"{former.source}, and {pair.source.alias} is cluster {identity.source}: give this mirror another name, as "
+            "name=..., or its source another alias"
+        )
+
+
+def _take_further(found: dict[TopicPartition, PartitionState], more: Mapping[TopicPartition, PartitionState]) -> None:
+    """Add these states; of two for one partition, the one that is further on is kept."""
+    for partition, state in more.items():
+        if state.is_further(found.get(partition)):
+            found[partition] = state
+
+
+async def _same_direction(
+    pair: PairConfig, target: Admin, own: Positions, identity: MirrorIdentity, topics: tuple[Topics, Topics]
+) -> dict[TopicPartition, PartitionState]:
+    """Return where a mirror with another name, or of another alias, is further on in the very topics of this pair.
+
+    `topics` are those of the source and of the target. Raises CannotMirror while that mirror runs.
+    """
+    found: dict[TopicPartition, PartitionState] = {}
+    here, there = topics
+    async for positions in _others(pair.target, there, (identity.source, identity.target), own=own.topic):
+        shared = {partition: state for partition, state in positions.states.items() if _is_of(state, pair, here, there)}
+        if shared and await _has_workers(target, positions.topic):
+            raise CannotMirror(
+                f"{pair.name}: another mirror copies the same topics ({positions.topic} at {pair.target.alias} has "
+                "members), and each record would be there twice: stop it before, or choose other topics"
+            )
+        further = {each: state for each, state in shared.items() if state.is_further(own.states.get(each))}
+        if further:
+            log.info(
+                "another mirror between these clusters is continued",
+                pair=pair.name,
+                positions=positions.topic,
+                partitions=len(further),
+            )
+        _take_further(found, further)
+    return found
+
+
+def _is_of(state: PartitionState, pair: PairConfig, here: Topics, there: Topics) -> bool:
+    """Return whether the state is one of a topic of this pair, into the topic at the target that is this pair's."""
+    source, target = here.get(state.topic), there.get(pair.naming.at_target(state.topic))
+    if source is None or target is None or not pair.topics.has(state.topic):
+        return False
+    return (str(source.topic_id), str(target.topic_id)) == (state.topic_id, state.target_id)
+
+
+async def _way_back(
+    pair: PairConfig, source: Admin, identity: MirrorIdentity, topics: Topics
+) -> dict[TopicPartition, PartitionState]:
     """Return where a mirror in the other direction has ended, turned around. Raises CannotMirror while it runs."""
     found: dict[TopicPartition, PartitionState] = {}
-    topics = await source.find_topics()
     async for positions in _opposite(pair, source, identity, topics):
         for partition, state in positions.states.items():
             topic_id = str(topics[partition.topic].topic_id) if partition.topic in topics else ""
-            if not topic_id or state.target_id not in ("", topic_id):
-                continue
-            turned = state.turned(partition.topic, topic_id)
-            if partition not in found or found[partition].next_offset < turned.next_offset:
-                found[partition] = turned
+            if topic_id and state.target_id in ("", topic_id):
+                _take_further(found, {partition: state.turned(partition.topic, topic_id)})
     if found:
         log.info("the way back continues where the mirror ended", pair=pair.name, partitions=len(found))
     return found
@@ -209,20 +280,45 @@ async def refuse_way_back(pair: PairConfig, source: Admin, identity: MirrorIdent
 
 
 async def _opposite(
-    pair: PairConfig, source: Admin, identity: MirrorIdentity, topics: Mapping[str, MetadataResponseTopic]
+    pair: PairConfig, source: Admin, identity: MirrorIdentity, topics: Topics
 ) -> AsyncIterator[Positions]:
     """Yield the positions of mirrors in the other direction. Raises CannotMirror if one of them runs."""
-    async with clients.consumer_of(pair.source) as reader:
-        for name in filter(is_positions_topic, topics):
+    async for positions in _others(pair.source, topics, (identity.target, identity.source)):
+        other = positions.identity
+        if other is None or other.prefixed:
+            continue
+        is_apart = other.chosen is not None and other.chosen.is_apart(pair.topics)
+        if not is_apart and await _has_workers(source, positions.topic):
+            raise CannotMirror(
+                f"{pair.name}: a mirror in the other direction runs ({positions.topic} at {pair.source.alias} has "
+                "members), and records would go around for ever: stop it before, or choose topics that have no name "
+                "in common"
+            )
+        yield positions
+
+
+async def _others(
+    cluster: ClusterConfig, topics: Topics, between: tuple[str, str], *, own: str = ""
+) -> AsyncIterator[Positions]:
+    """Yield the positions that the cluster keeps of mirrors between these two: ids of the source and of the target.
+
+    With `own`, the pair's own positions are left out, and of others that cannot be read only a warning tells.
+    """
+    async with clients.consumer_of(cluster) as reader:
+        for name in (each for each in topics if is_positions_topic(each) and each != own):
             positions = Positions(reader, name)
-            await positions.read(range(len(topics[name].partitions)))
-            other = positions.identity
-            if other is None or other.prefixed or (other.source, other.target) != (identity.target, identity.source):
+            try:
+                await positions.read([0])
+                other = positions.identity
+                if other is None or (other.source, other.target) != between:
+                    continue
+                await positions.read(range(len(topics[name].partitions)))
+            except InvalidBatch:
+                # Somebody's topic that is called as those of mirrors.
                 continue
-            is_apart = other.chosen is not None and other.chosen.is_apart(pair.topics)
-            if not is_apart and await _has_workers(source, name):
-                raise CannotMirror(
-                    f"{pair.name}: a mirror in the other direction runs ({name} at {pair.source.alias} has members), "
-                    "and records would go around for ever: stop it before, or choose topics that have no name in common"
-                )
+            except KraftError as error:
+                if not own:
+                    raise
+                log.warning("positions topic of another mirror not read", topic=name, reason=str(error))
+                continue
             yield positions

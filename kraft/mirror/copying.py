@@ -131,6 +131,19 @@ class ShardCopy:
             state = self.states[partition]
             self._consumer.seek_in_epoch(partition, state.next_offset, state.leader_epoch)
 
+    async def begin_at(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """Commit states that are not those of the last commit, before records follow.
+
+        So that both the status and the next start see what retention took, what another mirror had brought, and that
+        a partition without records is followed.
+        """
+        changed = {each: state for each, state in states.items() if state != self.states.get(each)}
+        if changed:
+            await self._check(changed)
+            if self._is_transactional:
+                await self._producer.begin_transaction()
+            await self._keep(changed)
+
     async def round(self, is_over: Callable[[], bool]) -> bool:
         """Copy what comes within the commit interval, and commit it; False if nothing came. Raises PartitionStops."""
         batches = self._left or await self._polled(POLL_MS)
@@ -206,6 +219,11 @@ class ShardCopy:
                 its_runs, time_ms = runs.get(partition, ()), times_ms.get(partition, 0)
                 changed[partition] = state.advanced(next_offset, its_runs, time_ms, epoch)
         await self._check(changed)
+        await self._keep(changed)
+        self._counts.records += sum(len(each.offsets) for each in sent)
+
+    async def _keep(self, changed: Mapping[TopicPartition, PartitionState]) -> None:
+        """Commit these states, with what was sent before them."""
         for partition, state in changed.items():
             topic, number = self._place.topic, self._place.partition
             await self._producer.send(topic, value_of(state), key=key_of(partition), partition=number)
@@ -213,7 +231,6 @@ class ShardCopy:
             await self._producer.commit_transaction()
         else:
             await self._producer.flush()
-        self._counts.records += sum(len(each.offsets) for each in sent)
         self.states.update(changed)
 
     async def _stored(self, sent: _Sent) -> list[StoredRun]:

@@ -24,11 +24,14 @@ def carried(
     states: Mapping[TopicPartition, PartitionState],
     targets: Mapping[TopicPartition, TopicPartition],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group commits at the target: each translated offset that is beyond the one which it has there."""
+    """Return what a group commits at the target: each translated offset that is beyond the one which it has there.
+
+    None of a partition of which nothing was mirrored yet.
+    """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for source, own in committed.items():
         state, target = states.get(source), targets.get(source)
-        if state is None or target is None:
+        if state is None or target is None or not state.target_end:
             continue
         offset = state.at_target(own.offset)
         before = already.get(target)

@@ -36,6 +36,9 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
     source: str
     target: str
     prefixed: bool
+    separator: str | None = None
+    """Between the alias and a name; None if an older mirror did not write it."""
+
     topics: tuple[str, ...] | None = None
     """Patterns of the topics; None if an older mirror did not write them."""
 
@@ -57,6 +60,16 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
         is_apart = self.chosen is not None and self.chosen.is_apart(topics)
         is_merged = self.source != identity.source and self.target == identity.target
         return is_merged and not (self.prefixed or identity.prefixed or is_apart)
+
+    def has_same_names(self, other: MirrorIdentity) -> bool:
+        """Return whether topics have the same names at the target as with the other one of the same alias."""
+        if self.prefixed != other.prefixed:
+            return False
+        return not self.prefixed or None in (self.separator, other.separator) or self.separator == other.separator
+
+    def names_said(self, alias: str) -> str:
+        """Say how topics are called at the target; `alias` is that of the source."""
+        return f"topics begin with '{alias}{self.separator or '.'}'" if self.prefixed else "topics keep their names"
 
 
 _encode: Final = msgspec.json.encode
@@ -113,7 +126,7 @@ class Positions:
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self._consumer = consumer
-        self._topic = topic
+        self.topic = topic
         self._read: dict[TopicPartition, int] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         """By partition of the source."""
@@ -121,7 +134,7 @@ class Positions:
 
     async def read(self, shards: Sequence[int]) -> None:
         """Read the committed positions of these shards. Raises InvalidBatch for a record that is none."""
-        places = [TopicPartition(self._topic, each) for each in shards]
+        places = [TopicPartition(self.topic, each) for each in shards]
         firsts = await self._consumer.beginning_offsets(places)
         ends = await self._consumer.end_offsets(places)
         for place in places:

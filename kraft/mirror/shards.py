@@ -217,6 +217,7 @@ class Shard:
             self._source.list_offsets(dict.fromkeys(targets, EARLIEST_TIMESTAMP), timeout_ms=_LOOK_UP_MS),
             self._source.list_offsets(dict.fromkeys(targets, LATEST_TIMESTAMP), timeout_ms=_LOOK_UP_MS),
         )
+        found: dict[TopicPartition, PartitionState] = {}
         for partition, target in list(targets.items()):
             first, end = firsts[partition], ends[partition]
             if isinstance(first, KraftError) or isinstance(end, KraftError):
@@ -232,16 +233,17 @@ class Shard:
                 )
                 del targets[partition]
                 continue
-            copy.states[partition] = self._after_retention(partition, state, first.offset)
+            found[partition] = self._after_retention(partition, state, first.offset, copy.states.get(partition))
+        await copy.begin_at(found)
         copy.assign(targets)
         return targets
 
     def _state_of(self, copy: ShardCopy, partition: TopicPartition, topic_id: str, target_id: str) -> PartitionState:
-        state, back = copy.states.get(partition), self._beginning.way_back.get(partition)
-        if state is None or (back is not None and back.topic_id == topic_id != state.topic_id):
-            state = back
-        elif back is not None:
-            state = state.continued(back)
+        state, known = copy.states.get(partition), self._beginning.known.get(partition)
+        if state is None or (known is not None and known.topic_id == topic_id != state.topic_id):
+            state = known
+        elif known is not None:
+            state = state.continued(known)
         end = 0
         if state is not None:
             is_here, is_there = state.topic_id == topic_id, state.target_id in ("", target_id)
@@ -257,16 +259,23 @@ class Shard:
         topic, number = partition.topic, partition.partition
         return PartitionState(topic=topic, partition=number, topic_id=topic_id, target_id=target_id, target_end=end)
 
-    def _after_retention(self, partition: TopicPartition, state: PartitionState, first: int) -> PartitionState:
+    def _after_retention(
+        self, partition: TopicPartition, state: PartitionState, first: int, committed: PartitionState | None
+    ) -> PartitionState:
         if state.next_offset >= first:
             return state
         # What was there before the mirror began is not missed: it is only not there any more.
-        missed = first - state.next_offset if state.next_offset else 0
+        ids = state.topic_id, state.target_id
+        has_begun = state.next_offset > 0 or (
+            committed is not None and (committed.topic_id, committed.target_id) == ids
+        )
+        missed = first - state.next_offset if has_begun else 0
         if missed:
             log.warning(
                 "the source deleted records before they were mirrored",
                 pair=self._pair.name,
                 partition=str(partition),
+                first=state.next_offset,
                 offsets=missed,
             )
         return replace(state, next_offset=first, leader_epoch=-1, skipped=state.skipped + missed)

@@ -57,6 +57,8 @@ class PairView(Struct, frozen=True, kw_only=True):
 
     topics: dict[str, Mirrored]
     states: dict[TopicPartition, PartitionState]
+    """Without those of topics that were created again at the target."""
+
     has_positions: bool
 
 
@@ -74,13 +76,19 @@ async def view_of(mirror: str, pair: PairConfig, aliases: frozenset[str], source
     """Return topics and positions; without a positions topic there are none."""
     positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
     topics = await PairTopics(pair, source, target, aliases).look()
-    found = await target.find_topics([positions])
+    found = await target.find_topics()
     if positions not in found:
         return PairView(topics=topics, states={}, has_positions=False)
     async with clients.consumer_of(pair.target) as reader:
         read = Positions(reader, positions)
         await read.read(range(len(found[positions].partitions)))
-    return PairView(topics=topics, states=read.states, has_positions=True)
+    ids = {each.topic: str(found[each.target].topic_id) for each in topics.values() if each.target in found}
+    states = {
+        partition: state
+        for partition, state in read.states.items()
+        if state.target_id in ("", ids.get(partition.topic, state.target_id))
+    }
+    return PairView(topics=topics, states=states, has_positions=True)
 
 
 async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> PairStatus:

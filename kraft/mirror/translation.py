@@ -103,20 +103,27 @@ class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
             runs=tuple(Run(each.target, each.source, each.records) for each in self.runs),
         )
 
-    def continued(self, way_back: PartitionState) -> PartitionState:
-        """Return this state, or that of the way back with the counts of this one, if the latter is further on.
+    def is_further(self, other: PartitionState | None) -> bool:
+        """Return whether more of this very topic is mirrored by this state than by the other one."""
+        if other is None or other.topic_id != self.topic_id:
+            return self.next_offset > 0
+        return self.next_offset > other.next_offset
 
-        What the way back wrote at the source came from the target, and must not go there again.
+    def continued(self, other: PartitionState) -> PartitionState:
+        """Return this state, or that of another mirror with the higher counts of both, if it is further on.
+
+        What the way back wrote at the source came from the target, and must not go there again; what another mirror
+        brought is there already.
         """
-        if way_back.topic_id != self.topic_id or way_back.next_offset <= self.next_offset:
+        if other.topic_id != self.topic_id or not other.is_further(self):
             return self
-        first = way_back.runs[0].source if way_back.runs else way_back.next_offset
+        first = other.runs[0].source if other.runs else other.next_offset
         return replace(
-            way_back,
-            target_id=self.target_id or way_back.target_id,
-            records=self.records,
-            skipped=self.skipped,
-            runs=thinned((*(each for each in self.runs if each.source_end <= first), *way_back.runs)),
+            other,
+            target_id=self.target_id or other.target_id,
+            records=max(self.records, other.records),
+            skipped=max(self.skipped, other.skipped),
+            runs=thinned((*(each for each in self.runs if each.source_end <= first), *other.runs)),
         )
 
 

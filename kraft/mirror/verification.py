@@ -54,6 +54,9 @@ class PartitionVerdict(Struct, frozen=True, kw_only=True):
     compacted: int = 0
     """Records that only one end has, because the other has compacted them; not compared."""
 
+    skipped: int = 0
+    """Offsets that the source deleted before they were mirrored: no end has them."""
+
     @property
     def is_same(self) -> bool:
         return not self.missing and not self.twice and self.in_order
@@ -91,7 +94,7 @@ async def verdicts(config: MirrorConfig) -> AsyncIterator[PartitionVerdict]:
         async with clients.consumer_of(pair.source) as here, clients.consumer_of(pair.target) as there:
             for partition, state in sorted(view.states.items()):
                 topic = view.topics.get(partition.topic)
-                if topic is not None and state.topic_id == topic.topic_id:
+                if topic is not None and state.topic_id == topic.topic_id and state.next_offset:
                     policies = here_policies.get(topic.topic, _NONE) | there_policies.get(topic.target, _NONE)
                     place = TopicPartition(topic.target, partition.partition)
                     yield await _compared(pair, here, there, state, place, policies)
@@ -121,9 +124,12 @@ async def _compared(
     began = state.runs[0] if state.runs else Run(0, 0, 0)
     start_here = (await here.beginning_offsets([source]))[source]
     start_there = (await there.beginning_offsets([target]))[target]
-    mine = await _read(here, source, range(start_here, state.next_offset), is_compacted)
     # What the target had before is no record of the source.
-    theirs = await _read(there, target, range(max(start_there, began.target), state.target_end), is_compacted)
+    offsets = range(start_here, state.next_offset), range(max(start_there, began.target), state.target_end)
+    # An end that has deleted all of it leaves nothing to compare.
+    is_left = bool(offsets[0]) and (bool(offsets[1]) or not state.runs)
+    mine = await _read(here, source, offsets[0] if is_left else range(0), is_compacted)
+    theirs = await _read(there, target, offsets[1] if is_left else range(0), is_compacted)
     ours, others = mine.checksums, theirs.checksums
     if is_compacted:
         found = compacted_difference(mine, theirs, is_deleted=DELETE in policies)
@@ -137,6 +143,7 @@ async def _compared(
         pair=pair.name,
         source=str(source),
         target=str(target),
+        skipped=state.skipped,
         checksum=blake2b(ours.tobytes(), digest_size=8).hexdigest(),
         **structs.asdict(found),
     )

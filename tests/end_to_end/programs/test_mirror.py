@@ -174,13 +174,17 @@ def test_the_way_back_is_refused_while_the_mirror_runs_and_continues_where_it_en
     here: str, there: str, tmp_path: Path
 ) -> None:
     forth = file_of(tmp_path, here, there, {"A->B": {"topics": "orders", **SAME_NAMES}})
+    again = tmp_path / "again.properties"
+    again.write_text(forth.read_text() + "name=again\n")
     (tmp_path / "back").mkdir()
     back = file_of(tmp_path / "back", here, there, {"B->A": {"topics": "orders", **SAME_NAMES}})
     with mirroring(forth, "one") as worker:
         output_of(worker, "worker copies this part")
-        done = run("mirror", "start", "-c", back)
-        assert done.returncode == 1
-        assert "a mirror in the other direction runs" in done.stderr
+        with mirroring(again, "one") as second:
+            done = run("mirror", "start", "-c", back)
+            assert done.returncode == 1
+            assert "a mirror in the other direction runs" in done.stderr
+            output_of(second, "another mirror copies the same topics")
         worker.process.terminate()
         worker.process.wait(30)
     send(there, "orders", range(3_000, 3_500), **KAFKA)
@@ -267,6 +271,33 @@ def test_workers_share_the_partitions_and_what_changes_at_the_source_follows(
 
                 until(followed, "configs and ACLs are carried over")
                 assert target.describe_acls() == [entry("shared")], "nobody gets to write"
+
+
+def test_a_file_that_changes_between_starts_repeats_nothing_and_what_retention_took_is_told(
+    here: str, there: str, tmp_path: Path
+) -> None:
+    pair = {"A->B": {"topics": "changed", **SAME_NAMES}}
+    file = file_of(tmp_path, here, there, pair, name="before")
+    with Admin(here) as admin:
+        admin.create_topic("changed", 2)
+        send(here, "changed", range(100))
+        with mirroring(file, "one") as worker:
+            until_mirrored(file, "changed", 100)
+            worker.process.terminate()
+            worker.process.wait(30)
+        file_of(tmp_path, here, there, {"A->B": {"topics": "changed"}}, name="before")
+        done = run("mirror", "start", "-c", file)
+        assert (done.returncode, "or give this mirror another name" in done.stderr) == (1, True), done.stderr
+        with Producer(here) as producer:
+            producer.send("changed", b"never mirrored", partition=0)
+        admin.delete_records({TopicPartition("changed", 0): -1})
+        other = file_of(tmp_path, here, there, pair, name="after")
+        with mirroring(other, "one") as worker:
+            assert "another mirror between these clusters is continued" in output_of(worker, "pair begins")
+            until_mirrored(other, "changed", 100)
+        assert topics_of(other)["changed"]["skipped"] == 1
+        assert sorted(map(int, all_values(there, "changed", 2, **KAFKA))) == list(range(100)), "nothing is there twice"
+        assert [(each["missing"], each["twice"], each["skipped"]) for each in verified(other)] == [(0, 0, 1), (0, 0, 0)]
 
 
 def test_prefixed_topics_of_several_sources_go_both_ways_and_never_around(

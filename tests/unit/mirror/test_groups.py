@@ -34,6 +34,11 @@ def test_what_is_not_mirrored_is_left_out() -> None:
     assert carried({other: OffsetAndMetadata(1)}, {}, STATES, {SOURCE: TARGET}) == {}
 
 
+def test_of_a_partition_of_which_nothing_is_mirrored_a_group_commits_nothing() -> None:
+    states = {SOURCE: PartitionState(topic="orders", partition=0, next_offset=3)}
+    assert carried({SOURCE: OffsetAndMetadata(3)}, {}, states, {SOURCE: TARGET}) == {}
+
+
 def test_a_throttle_waits_as_long_as_the_bytes_take() -> None:
     throttle = Throttle(100)
     assert throttle.wait_s(50, 10.0) == 0.5

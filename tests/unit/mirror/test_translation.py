@@ -83,3 +83,19 @@ def test_a_way_back_that_is_not_further_on_changes_nothing() -> None:
     forth = replace(EMPTY, topic_id="id").advanced(100, [Run(0, 0, 100)], 1)
     assert forth.continued(forth.turned("orders", "other").turned("orders", "id")) is forth
     assert forth.continued(replace(forth, next_offset=500, topic_id="created again")) is forth
+
+
+def test_what_another_mirror_brought_is_continued_with_its_counts() -> None:
+    first = replace(EMPTY, topic_id="id", target_id="there").advanced(100, [Run(0, 0, 100)], 1)
+    second = first.advanced(150, [Run(100, 101, 50)], 2)
+    assert first.continued(second) == second
+    assert second.continued(first) is second
+
+
+def test_a_state_is_further_only_in_the_very_topic() -> None:
+    ten = replace(EMPTY, topic_id="id", next_offset=10)
+    assert ten.is_further(None)
+    assert not EMPTY.is_further(None)
+    assert not ten.is_further(ten)
+    assert ten.is_further(replace(ten, next_offset=9))
+    assert ten.is_further(replace(ten, next_offset=500, topic_id="created again"))
