@@ -9,11 +9,14 @@ from typing import Annotated, Final
 
 import typer
 
+from kraft.cli.kafka_classes import RUN_CLASS
 from kraft.cli.kafka_scripts import SCRIPTS
 from kraft.cli.printing import fail
 
 _MODE: Final = 0o755
 _MARK: Final = "# Written by kraft kafka-names."
+_ANSWERED: Final = ("zookeeper-server-start", "zookeeper-server-stop")
+"""Scripts with which guides begin, and which say that they are not needed."""
 
 
 def kafka_names(
@@ -25,7 +28,8 @@ def kafka_names(
     kafka-topics'. Nothing is overwritten but what this command has written.
     """
     call = f"exec {shlex.quote(sys.executable)} -m kraft"
-    paths = {directory / f"{name}{suffix}": name for name in SCRIPTS for suffix in ("", ".sh")}
+    names = sorted([*SCRIPTS, RUN_CLASS, *_ANSWERED])
+    paths = {directory / f"{name}{suffix}": name for name in names for suffix in ("", ".sh")}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for path in paths:
@@ -36,4 +40,4 @@ def kafka_names(
             path.chmod(_MODE)
     except OSError as error:
         fail(f"{directory} cannot be written: {error.strerror}")
-    print(f"{directory}: {len(SCRIPTS)} commands of Kafka's names, with and without .sh")
+    print(f"{directory}: {len(names)} commands of Kafka's names, with and without .sh")

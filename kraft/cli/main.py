@@ -181,13 +181,15 @@ def _in_words_of_kraft(arguments: list[str]) -> list[str]:
     """Return the arguments, or, if they are those of a script of Kafka, what it is here."""
     if not arguments or not arguments[0].startswith(("kafka-", "connect-")):
         return arguments
-    from kraft.cli import kafka_scripts
+    from kraft.cli import kafka_classes, kafka_scripts
     from kraft.cli.command_security import set_default_wire_protocol
     from kraft.cli.options import BOOTSTRAP_VARIABLE
 
-    if kafka_scripts.script_of(arguments) is None:
-        return arguments
     try:
+        if arguments[0].removesuffix(".sh") == kafka_classes.RUN_CLASS:
+            arguments = kafka_classes.line_of_script(arguments)
+        if kafka_scripts.script_of(arguments) is None:
+            return arguments
         found = kafka_scripts.translated(arguments, os.environ.get(BOOTSTRAP_VARIABLE))
     except KraftError as error:
         _fail(str(error))

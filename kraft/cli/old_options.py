@@ -55,8 +55,8 @@ OTHER_TOOLS: Final = {
     "streams-application-reset": "it works with Kafka's own tool, at a PLAINTEXT listener",
     "streams-groups": _NO_STREAMS_GROUPS,
     "zookeeper-security-migration": "Kraft has no ZooKeeper: see kraft acls",
-    "zookeeper-server-start": "Kraft has no ZooKeeper: kraft server start is all",
-    "zookeeper-server-stop": "Kraft has no ZooKeeper: kraft server stop is all",
+    "zookeeper-server-start": "Kraft needs no ZooKeeper: leave this out; kraft server start -c FILE starts a node",
+    "zookeeper-server-stop": "Kraft needs no ZooKeeper: leave this out; kraft server stop stops nodes",
     "zookeeper-shell": "Kraft has no ZooKeeper: see kraft metadata shell",
 }
 """What does the work of each of Kafka's tools that is no command by its name, without `kafka-` and `.sh`."""

@@ -39,6 +39,8 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     """Return the configuration of a file. Raises ConfigError."""
     file = Path(path)
     settings, repeated = _last_of_each(_read(file), file)
+    if reason := unsupported.whole_refusal(settings):
+        raise ConfigError(f"{file} {reason}")
     settings, moved = with_addresses(settings)
     warnings = [*repeated, *moved, *_older_names(settings)]
     problems = _dangerous(settings, file)

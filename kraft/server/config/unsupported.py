@@ -6,7 +6,7 @@ A setting without effect is a warning. Security settings are refused, because so
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
@@ -27,6 +27,8 @@ ZOOKEEPER_REFUSAL: Final = (
     "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
 )
 
+_ZOOKEEPERS_OWN: Final = frozenset({"clientPort", "secureClientPort", "tickTime", "initLimit", "syncLimit"})
+_OF_A_NODE: Final = frozenset({"process.roles", "node.id", "broker.id", "listeners", "log.dirs"})
 
 _SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", overrides.PREFIX)
 _SECURITY_KEYS = ("principal.builder.class",)
@@ -109,6 +111,16 @@ _NOT_OF_NODES: Final = {
 _CREATION_RATES_OF_OTHERS = tuple(
     f"{overrides.PREFIX}{name.lower()}.{overrides.CREATION_RATE}" for name in (GRPC, CONTROLLER)
 )
+
+
+def whole_refusal(keys: Collection[str]) -> str | None:
+    """Return why a file with these keys is none of a node at all, or None."""
+    if _ZOOKEEPERS_OWN.isdisjoint(keys) or not _OF_A_NODE.isdisjoint(keys):
+        return None
+    return (
+        "is a file of ZooKeeper, which Kraft does not need: start nodes alone, with kraft server start -c and a file "
+        "with process.roles, or one to try with kraft dev"
+    )
 
 
 def refusal(key: str, value: str) -> str | None:

@@ -9,8 +9,10 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from kraft.cli.kafka_classes import SCRIPT_OF_CLASS, line_of_script
 from kraft.cli.kafka_scripts import SCRIPTS, script_of, translated
 from kraft.cli.main import application
+from kraft.cli.old_options import OTHER_TOOLS
 from kraft.client import KraftError
 from tests.unit.cli.shell import Shell
 
@@ -122,6 +124,31 @@ def test_each_command_and_each_option_of_the_table_exists() -> None:
             known = {option for each in found.params for option in each.opts}
             named = {*script.renamed.values(), *script.lists.values(), *command}
             assert {each for each in named if each.startswith("--")} <= known | {"--timeout-ms"}, name
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kafka.tools.GetOffsetShell --topic t --time -1", "kafka-get-offsets --topic t --time -1"),
+        ("org.apache.kafka.tools.GetOffsetShell --topic t", "kafka-get-offsets --topic t"),
+        ("-name checker -loggc kafka.tools.DumpLogSegments --files f", "kafka-dump-log --files f"),
+        ("kafka.tools.ConsumerOffsetChecker --group g", "kafka-consumer-offset-checker --group g"),
+        ("org.apache.kafka.connect.mirror.MirrorMaker f", "connect-mirror-maker f"),
+    ],
+)
+def test_a_class_of_a_tool_is_its_script(line: str, expected: str) -> None:
+    assert line_of_script(["kafka-run-class.sh", *line.split()]) == expected.split()
+
+
+@pytest.mark.parametrize(("line", "reason"), [("", "name a class"), ("a.b.Mine x", "a.b.Mine: classes of Java")])
+def test_another_class_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(KraftError, match=reason):
+        line_of_script(["kafka-run-class", *line.split()])
+
+
+def test_each_class_has_a_script_that_is_known_or_answered() -> None:
+    for script in SCRIPT_OF_CLASS.values():
+        assert script in SCRIPTS or script.removeprefix("kafka-") in OTHER_TOOLS, script
 
 
 def test_a_script_of_kafka_speaks_to_the_cluster(kraft: Shell) -> None:

@@ -64,7 +64,10 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
             "kafka-simple-consumer-shell.sh",
             "kafka-simple-consumer-shell.sh: kraft consume TOPIC --partition N",
         ),
-        ("zookeeper-server-stop.sh", "zookeeper-server-stop.sh: Kraft has no ZooKeeper: kraft server stop is all"),
+        (
+            "zookeeper-server-stop.sh",
+            "zookeeper-server-stop.sh: Kraft needs no ZooKeeper: leave this out; kraft server stop stops nodes",
+        ),
         (
             "connect-distributed.sh f",
             "connect-distributed.sh: Kafka Connect is not part of Kraft",

@@ -291,6 +291,12 @@ DANGEROUS = [
 ]
 
 
+def test_a_file_of_zookeeper_is_answered_with_one_line(refused: Refuse) -> None:
+    message = refused("dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\nadmin.enableServer=false\n")
+    assert "is a file of ZooKeeper, which Kraft does not need: start nodes alone" in message
+    assert "is a file of ZooKeeper" not in refused(f"{COMBINED}clientPort=2181\nnode.id=x\n")
+
+
 @pytest.mark.parametrize(("line", "expected"), DANGEROUS)
 def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Refuse, line: str, expected: str) -> None:
     message = refused(COMBINED + line + "\n")
