@@ -249,8 +249,9 @@ def test_an_answer_that_is_not_of_the_bulk_api_is_said_so(body: bytes) -> None:
     assert isinstance(refusal(answered(200, body)), NoEngine)
 
 
-def test_an_answer_about_fewer_documents_is_none() -> None:
-    assert "1 items for 2 documents" in str(refusal(items(201)))
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_answer_about_fewer_or_more_documents_is_none(count: int) -> None:
+    assert f"{count} items for 2 documents" in str(refusal(items(*[201] * count)))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, cast
 
+import pytest
+
 from kraft.client import Consumer, PartitionColumns, TopicPartition
+from kraft.client.model.settings import ConsumerSettings, settings_of
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.format.record_codec import RecordColumns
+from kraft.sink import running
 from kraft.sink.config import sink_config
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery
@@ -146,3 +151,34 @@ def test_a_partition_that_another_member_has_is_not_committed_any_more() -> None
         running.steps(3)
         running.consumer.revoked([PLACE])
         assert running.ends() == {OTHER: 1}
+
+
+class EndingConsumer(FakeConsumer):
+    """Notes its settings; its first poll is the end."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings = settings
+        made.append(self)
+
+    def __enter__(self) -> EndingConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def poll_batches(self, *_: int) -> list[PartitionColumns]:
+        raise KeyboardInterrupt
+
+
+made: list[EndingConsumer] = []
+
+
+def test_nothing_but_the_sink_commits_and_only_committed_records_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_check_login", "_have_dead_letters"):
+        monkeypatch.setattr(running, name, lambda _: None)
+    monkeypatch.setattr(running, "Producer", lambda **_: nullcontext())
+    monkeypatch.setattr(running, "Consumer", EndingConsumer)
+    running.run(CONFIG, lambda _: None)
+    settings = settings_of(ConsumerSettings, "localhost:9094", made.pop().settings)
+    assert (settings.enable_auto_commit, settings.isolation_level) == (False, "read_committed")
