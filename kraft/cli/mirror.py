@@ -12,6 +12,7 @@ import typer
 from kraft.cli.command_security import properties_of
 from kraft.cli.options import Output, OutputFormat
 from kraft.cli.printing import ProgressLine, print_columns, print_json, say
+from kraft.model.errors import KraftError
 
 if TYPE_CHECKING:
     from kraft.mirror.config import MirrorConfig
@@ -172,7 +173,8 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
 
     from kraft.mirror.status import statuses
 
-    found = _run(statuses(read(config, clusters)))
+    checked = read(config, clusters)
+    found = _run(statuses(checked), checked)
     if output is Output.JSON:
         print_json(to_builtins(found))
         return
@@ -201,7 +203,8 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
     """
     from msgspec import to_builtins
 
-    found = _run(_verified(read(config, clusters)))
+    checked = read(config, clusters)
+    found = _run(_verified(checked), checked)
     if output is Output.JSON:
         print_json(to_builtins(found))
     else:
@@ -252,8 +255,15 @@ def _checked(settings: Mapping[str, str], source: str) -> MirrorConfig:
         raise typer.Exit(1) from None
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(work)
+def _run(work: Coroutine[Any, Any, Result], config: MirrorConfig) -> Result:
+    from kraft.mirror.clients import addresses_of, alias_in
+
+    try:
+        return asyncio.run(work)
+    except KraftError as error:
+        if (alias := alias_in(str(error), addresses_of(*config.pairs))) is not None:
+            error.add_note(f"That is cluster {alias}")
+        raise
 
 
 def _counted(workers: int) -> str:

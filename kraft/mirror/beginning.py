@@ -20,7 +20,7 @@ from kraft.mirror.topics import PairTopics
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.wire.schema.metadata import MetadataResponseTopic
+from kraft.wire.schema.metadata import MetadataResponse, MetadataResponseTopic
 
 TRANSACTION_FEATURE: Final = "transaction.version"
 TRANSACTION_LEVEL: Final = 2
@@ -45,6 +45,9 @@ class Beginning(Struct, frozen=True, kw_only=True):
     known: Mapping[TopicPartition, PartitionState]
     """Where other mirrors between the same clusters have ended."""
 
+    addresses: Mapping[str, str]
+    """Aliases of the clusters by the addresses of their brokers."""
+
     async def has_positions(self, target: Admin) -> bool:
         """Return whether the positions topic is still the one with which the pair began."""
         found = (await target.find_topics([self.positions])).get(self.positions)
@@ -53,8 +56,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
 async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, topics: PairTopics) -> Beginning:
     """Find out and create what the pair needs. Raises CannotMirror."""
-    source_id = (await source.describe_cluster(topics=[])).cluster_id or ""
-    target_id = (await target.describe_cluster(topics=[])).cluster_id or ""
+    of_source, of_target = await source.describe_cluster(topics=[]), await target.describe_cluster(topics=[])
+    source_id, target_id = of_source.cluster_id or "", of_target.cluster_id or ""
     if source_id == target_id and not pair.naming.prefixed:
         raise CannotMirror(
             f"{pair.name}: both aliases are cluster {source_id}, whose topics would be copied into themselves: "
@@ -96,24 +99,20 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
         is_exactly_once=exactly_once,
         identity=identity,
         known=known,
+        addresses={**_addresses(of_target, pair.target.alias), **_addresses(of_source, pair.source.alias)},
     )
 
 
-async def _former(pair: PairConfig, positions: str, target: Admin) -> MirrorIdentity | None:
-    """Return what an earlier start of this mirror wrote; None before the first, and if the positions are gone."""
-    if positions not in await target.find_topics([positions]):
-        return None
-    async with clients.consumer_of(pair.target) as reader:
-        read = Positions(reader, positions)
-        await read.read([0])
-    return read.identity
+def _addresses(cluster: MetadataResponse, alias: str) -> dict[str, str]:
+    return {f"{each.host}:{each.port}": alias for each in cluster.brokers}
 
 
 async def _tell_merged_groups(pair: PairConfig, own: str, target: Admin, identity: MirrorIdentity) -> None:
     """Log that another source fills topics of the same names, whose records a group that is carried over may miss."""
-    for positions in filter(is_positions_topic, await target.find_topics()):
+    there = await target.find_topics()
+    for positions in filter(is_positions_topic, there):
         try:
-            other = None if positions == own else await _former(pair, positions, target)
+            other = None if positions == own else (await _own(pair, positions, there)).identity
         except KraftError as error:
             # That of another mirror must not keep this one from beginning.
             log.warning("positions topic of another mirror not read", topic=positions, reason=str(error))

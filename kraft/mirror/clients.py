@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kraft.client.aio import Admin, Consumer, Producer
 from kraft.mirror.config import ClusterConfig, PairConfig
+from kraft.mirror.patterns import plain_list
 
 FETCH_BYTES: Final = {"fetch.max.bytes": "16777216", "max.partition.fetch.bytes": "4194304"}
 """Defaults of what is read ahead at the source."""
@@ -59,3 +61,27 @@ def target_producer(pair: PairConfig, transactional_id: str | None) -> Producer:
 def _merged(*settings: Mapping[str, str]) -> dict[str, Any]:
     """Return all settings; later ones override."""
     return {key: value for some in settings for key, value in some.items()}
+
+
+def addresses_of(*pairs: PairConfig) -> dict[str, str]:
+    """Return the aliases of the clusters by the addresses that the file names."""
+    return {
+        address: cluster.alias
+        for pair in pairs
+        for cluster in (pair.target, pair.source)
+        for address in plain_list(cluster.admin["bootstrap.servers"])
+    }
+
+
+def alias_in(text: str, addresses: Mapping[str, str]) -> str | None:
+    """Return the alias of the cluster whose address a text names."""
+    for address, alias in addresses.items():
+        if re.search(rf"(?<![\w.-]){re.escape(address)}(?!\d)", text):
+            return alias
+    return None
+
+
+def with_alias(error: object, addresses: Mapping[str, str]) -> str:
+    """Return the text of an error, behind the alias of the cluster whose address it names."""
+    alias = alias_in(str(error), addresses)
+    return str(error) if alias is None else f"cluster {alias}: {error}"

@@ -26,10 +26,18 @@ from kraft.rpc.peers import Unreachable
 
 POLL_MS: Final = 200
 
+BEGIN_AGAIN_S: Final = 2.0
+"""Pause before a pair whose clusters did not answer begins again."""
+
 GONE_TOLD_EVERY_S: Final = 30.0
 """Time between two errors that the positions topic is gone."""
 
 log = structlog.get_logger()
+
+
+def _may_pass(error: KraftError) -> bool:
+    """Return whether a pair may begin later without anybody's help."""
+    return isinstance(error, Unreachable) or (isinstance(error, Refusal) and error.error_code.retriable)
 
 
 class PairWorker:
@@ -44,6 +52,7 @@ class PairWorker:
         self._worker = worker
         self._throttle = throttle
         self._shards: dict[int, Shard] = {}
+        self._addresses = clients.addresses_of(pair)
         self._may_copy = False
         self._told_gone_s = -GONE_TOLD_EVERY_S
         self._beginning: Beginning | None = None
@@ -70,7 +79,10 @@ class PairWorker:
         async with clients.admin_of(self.pair.source) as source, clients.admin_of(self.pair.target) as target:
             self._source, self._target = source, target
             looked_up = PairTopics(self.pair, source, target, self._aliases)
-            self._beginning = await begin(self._mirror, self.pair, source, target, looked_up)
+            self._beginning = await self._begun(looked_up, stopped)
+            if self._beginning is None:
+                return
+            self._addresses |= self._beginning.addresses
             refused: CannotMirror | None = None
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._follow_topics(looked_up)), group.create_task(self._carry_groups())]
@@ -82,6 +94,35 @@ class PairWorker:
                     each.cancel()
             if refused is not None:
                 raise refused
+
+    async def _begun(self, looked_up: PairTopics, stopped: asyncio.Event) -> Beginning | None:
+        """Begin, once both clusters answer; None if the mirror is stopped before. Raises KraftError for what is wrong.
+
+        A machine that starts again starts all its programs at once, and a cluster may take longer than its mirror.
+        """
+        ending = asyncio.ensure_future(stopped.wait())
+        try:
+            while not stopped.is_set():
+                work = asyncio.ensure_future(begin(self._mirror, self.pair, self._source, self._target, looked_up))
+                await asyncio.wait([work, ending], return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    work.cancel()
+                    await asyncio.wait([work])
+                    break
+                error = work.exception()
+                if error is None:
+                    return work.result()
+                if not isinstance(error, KraftError) or not _may_pass(error):
+                    raise error
+                log.warning("pair cannot begin yet, and waits", pair=self.pair.name, reason=self._told(error))
+                await asyncio.wait([ending], timeout=BEGIN_AGAIN_S)
+        finally:
+            ending.cancel()
+            await asyncio.wait([ending])
+        return None
+
+    def _told(self, error: object) -> str:
+        return clients.with_alias(error, self._addresses)
 
     # --- shards -----------------------------------------------------------------------------------------------
 
@@ -107,7 +148,7 @@ class PairWorker:
                     "worker left the mirror's group, and joins it again: its partitions are not copied meanwhile",
                     pair=self.pair.name,
                     group=self._beginning.positions,
-                    reason=str(error),
+                    reason=self._told(error),
                 )
                 await self._stop_shards(list(self._shards))
                 await asyncio.sleep(1)
@@ -120,7 +161,7 @@ class PairWorker:
             try:
                 await self._target.remove_members_from_consumer_group(group_id, [self._worker])
             except (KraftError, Unreachable) as error:
-                log.info("the session of the worker ends later", pair=self.pair.name, reason=str(error))
+                log.info("the session of the worker ends later", pair=self.pair.name, reason=self._told(error))
 
     async def _follow_assignment(self, member: Consumer, stopped: asyncio.Event) -> None:
         given: set[TopicPartition] = set()
@@ -188,7 +229,7 @@ class PairWorker:
                 if found != self.topics:
                     self.topics = found
             except (KraftError, Unreachable) as error:
-                log.warning("topics not looked up", pair=self.pair.name, reason=str(error))
+                log.warning("topics not looked up", pair=self.pair.name, reason=self._told(error))
             # A new worker has its shards, and new topics their leaders, a moment later.
             await asyncio.sleep(self.pair.refresh_s if self.topics and self._shards else 1)
 
@@ -216,4 +257,4 @@ class PairWorker:
                     states, targets = positions.states, places_of(self.topics)
                     await carry_groups(self.pair, self._source, self._target, states, targets)
                 except (KraftError, Unreachable) as error:
-                    log.warning("groups not carried over", pair=self.pair.name, reason=str(error))
+                    log.warning("groups not carried over", pair=self.pair.name, reason=self._told(error))

@@ -37,6 +37,7 @@ async def _run(config: MirrorConfig, worker: str) -> None:
             raise InvalidAddress(f"metrics.address={config.metrics_address}: {error.strerror or error}") from None
     try:
         await _all(pairs, stopped)
+        log.info("mirror ended", records={each.pair.name: each.counts.records for each in pairs})
     finally:
         if listener is not None:
             await listener.stop()

@@ -23,7 +23,13 @@ from kraft.mirror.throttle import Throttle
 
 IDENTITY = MirrorIdentity(source="a", target="b", prefixed=True)
 BEGINNING = Beginning(
-    positions="positions", positions_id="id", shards=2, is_exactly_once=True, identity=IDENTITY, known={}
+    positions="positions",
+    positions_id="id",
+    shards=2,
+    is_exactly_once=True,
+    identity=IDENTITY,
+    known={},
+    addresses={},
 )
 
 
