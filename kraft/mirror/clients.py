@@ -9,6 +9,7 @@ from typing import Any, Final
 from kraft.client.aio import Admin, Consumer, Producer
 from kraft.mirror.config import ClusterConfig, PairConfig
 from kraft.mirror.patterns import plain_list
+from kraft.model.errors import ErrorCode, Refusal
 
 FETCH_BYTES: Final = {"fetch.max.bytes": "16777216", "max.partition.fetch.bytes": "4194304"}
 """Defaults of what is read ahead at the source."""
@@ -85,3 +86,11 @@ def with_alias(error: object, addresses: Mapping[str, str]) -> str:
     """Return the text of an error, behind the alias of the cluster whose address it names."""
     alias = alias_in(str(error), addresses)
     return str(error) if alias is None else f"cluster {alias}: {error}"
+
+
+def reason_of(error: object, addresses: Mapping[str, str]) -> str:
+    """Return what a worker says of an error: with the alias, and with what it cannot do itself about a login."""
+    said = with_alias(error, addresses)
+    if isinstance(error, Refusal) and error.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return f"{said}; then start this worker again, which reads the file only at its start: it goes on where it was"
+    return said

@@ -122,7 +122,7 @@ class PairWorker:
         return None
 
     def _told(self, error: object) -> str:
-        return clients.with_alias(error, self._addresses)
+        return clients.reason_of(error, self._addresses)
 
     # --- shards -----------------------------------------------------------------------------------------------
 

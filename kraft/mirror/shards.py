@@ -115,7 +115,7 @@ class Shard:
                     "copying begins again from the committed positions",
                     pair=self._pair.name,
                     part=self._place.partition,
-                    reason=clients.with_alias(error, self._beginning.addresses),
+                    reason=clients.reason_of(error, self._beginning.addresses),
                 )
             except Exception as error:
                 # Nothing of it was committed, so the shard begins again here, too.
