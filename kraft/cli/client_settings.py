@@ -15,6 +15,7 @@ from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
     REFUSED_TIMEOUT_MS,
+    GivenServers,
     key_values,
 )
 
@@ -23,6 +24,12 @@ PRODUCER_PROPERTY: Final = "--producer-property"
 
 _OLD_BROKERS: Final = "metadata_broker_list"
 """bootstrap.servers of the producer of Kafka 0.8 and 0.9."""
+
+_OF_JAVA: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
+_WHAT_LINES_ARE: Final = tuple(
+    f".{kind}{each}" for kind in ("String", "ByteArray") for each in ("Serializer", "Deserializer")
+)
+"""Classes of Java for text and bytes, which the lines of commands are."""
 
 ProducerConfigOption = Annotated[
     Path | None,
@@ -72,7 +79,8 @@ def over_defaults(found: Mapping[str, Any], bootstrap_server: str, timeout: str)
         **connection_settings(),
         **found,
     }
-    if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
+    is_default = bootstrap_server in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE))
+    if isinstance(bootstrap_server, GivenServers) or not is_default:
         settings["bootstrap_servers"] = bootstrap_server
     return settings
 
@@ -103,4 +111,8 @@ def settings_in_file(file: Path, option: str) -> dict[str, str]:
     security = security_in(found, file, option)
     if security is not None:
         use_security(security, option)
-    return {name.replace(".", "_"): value for name, value in found.items() if not is_security_key(name)}
+    return {
+        name.replace(".", "_"): value
+        for name, value in found.items()
+        if not is_security_key(name) and not (name in _OF_JAVA and value.strip().endswith(_WHAT_LINES_ARE))
+    }

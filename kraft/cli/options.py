@@ -28,10 +28,22 @@ BOOTSTRAP_VARIABLE: Final = "KRAFT_BOOTSTRAP_SERVER"
 """Environment variable with the default of --bootstrap-server."""
 
 
+class GivenServers(str):
+    """Servers that the command line names: they go before those of a file, also where they are the default."""
+
+    __slots__ = ()
+
+
+def _as_given(context: typer.Context, servers: str) -> str:
+    source = context.get_parameter_source("bootstrap_server")
+    return GivenServers(servers) if source is not None and source.name == "COMMANDLINE" else servers
+
+
 def _servers_option(*more_names: str) -> Any:
     return typer.Option(
         "--bootstrap-server",
         *more_names,
+        callback=_as_given,
         metavar="HOST[:PORT][,...]",
         envvar=BOOTSTRAP_VARIABLE,
         show_envvar=False,

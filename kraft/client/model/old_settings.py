@@ -42,18 +42,20 @@ _GONE: Final[Mapping[str, str]] = {
     "key_serializer_class": _BYTES,
     "producer_type": "a producer sends in the background, and flush waits for what was sent: leave it out",
     "queue_buffering_max_messages": "buffer.memory bounds them by their bytes: give that instead",
+    "connections_max_idle_ms": "brokers close connections that are not used, and clients open them again: leave it out",
 }
-"""Keys of older clients for what no longer exists, with the remedy for each."""
+"""Keys of Kafka's clients for what does not exist here, or no longer, with the remedy for each."""
 
 _WITHOUT_END: Final = "-1"
 _LONG_MAX: Final = (1 << 63) - 1
 
 
-def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None:
-    """Replace old names of keys by the present ones, with the values that mean the same. Raises InvalidSetting."""
-    # All of a file at once: each costs an edit and a start otherwise.
-    if gone := [f"{dotted(name)}: {remedy}" for name, remedy in _GONE.items() if name in named]:
-        raise InvalidSetting("; ".join(gone))
+def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> list[str]:
+    """Replace old names of keys by the present ones, with the values that mean the same. Raises InvalidSetting.
+
+    Takes out what does not exist, and returns the remedy for each.
+    """
+    gone = [f"{dotted(name)}: {remedy}" for name, remedy in _GONE.items() if name in named]
     if str(named.get("queue_enqueue_timeout_ms", "")) == _WITHOUT_END:
         named["queue_enqueue_timeout_ms"] = _LONG_MAX
     for old, new in {**_OLD_NAMES, **_OLD_NAMES_OF.get(kind.__name__, {})}.items():
@@ -61,3 +63,6 @@ def replace_old_names(kind: type[ClientSettings], named: dict[str, Any]) -> None
             if new in named:
                 raise InvalidSetting(f"{dotted(old)} is the old name of {dotted(new)}; give only one of them")
             named[new] = named.pop(old)
+    for name in _GONE.keys() & named.keys():
+        del named[name]
+    return gone

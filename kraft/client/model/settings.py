@@ -335,15 +335,16 @@ class ConsumerSettings(ClientSettings):
 def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]) -> Settings:
     """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotSupportedYet."""
     named = {name.replace(".", "_"): value for name, value in given.items()}
-    replace_old_names(kind, named)
+    problems = replace_old_names(kind, named)
     bootstrap_servers = named.pop("bootstrap_servers", bootstrap_servers)
     security = _security(named)
     if "wire_protocol" in named:
         named["wire_protocol"] = wire_protocol(named["wire_protocol"])
     known = {field.name: field.type for field in fields(kind)}
-    for name in named:
-        if name not in known:
-            raise InvalidSetting(_unknown(kind, name, list(known)))
+    problems += [_unknown(kind, name, list(known)) for name in named if name not in known]
+    if problems:
+        # All of a file at once: each costs an edit and a start otherwise.
+        raise InvalidSetting("; ".join(problems))
     if kind is ProducerSettings:
         _parse_producer_names(named)
     if kind is ConsumerSettings:

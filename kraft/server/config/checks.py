@@ -47,9 +47,10 @@ def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
 
 
 def _check_listeners_fit_roles(config: NodeConfig) -> None:
+    own_address = next((each.address for each in config.quorum.voters if each.node_id == config.node_id), "")
     for named, is_needed, role, example in (
         (GRPC, config.is_broker, "broker", "GRPC://localhost:9094"),
-        (CONTROLLER, config.is_controller, "controller", "CONTROLLER://localhost:9093"),
+        (CONTROLLER, config.is_controller, "controller", f"CONTROLLER://{own_address or 'localhost:9093'}"),
     ):
         if is_needed and config.listener(named) is None:
             raise Conflict("listeners", f"a {role} needs a listener {named}: add {example}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kraft.model.config_keys import Key, Required
-from kraft.server.config import kafka_files, overrides
+from kraft.server.config import overrides
 from kraft.server.config.conflict import Conflict
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.properties import Property
@@ -38,10 +38,7 @@ class FileSettings:
         setting = setting or older
         if setting is None:
             if isinstance(key.default, Required):
-                example = key.default.example
-                if key.name == kafka_files.VOTERS:
-                    example = kafka_files.example_of_voters(self._by_key, example)
-                raise Conflict(key.name, f"is missing: set it, for example {key.name}={example}")
+                raise Conflict(key.name, f"is missing: set it, for example {key.name}={key.default.example}")
             return key.in_field(key.default)
         try:
             return key.in_field(key.read(setting.value))

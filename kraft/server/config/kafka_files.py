@@ -29,7 +29,7 @@ def with_voters(settings: Mapping[str, Property]) -> tuple[Mapping[str, Property
     Kafka's files name controllers without their ids (KIP-853). A host that other machines know may stand for several
     controllers, or for the first of them, and a node that voted alone would form a cluster of its own.
     """
-    addresses, node_id = _addresses(settings), settings.get("node.id") or settings.get("broker.id")
+    addresses, node_id = named_without_ids(settings), settings.get("node.id") or settings.get("broker.id")
     if VOTERS in settings or node_id is None or not _has_role(settings, "controller"):
         return settings, []
     if len(addresses) != 1 or not _is_own(addresses[0], settings):
@@ -39,12 +39,8 @@ def with_voters(settings: Mapping[str, Property]) -> tuple[Mapping[str, Property
     return {**settings, VOTERS: Property(VOTERS, voters, settings[BOOTSTRAP_SERVERS].line)}, [warning]
 
 
-def example_of_voters(settings: Mapping[str, Property], otherwise: str) -> str:
-    """Return a value of controller.quorum.voters, with the addresses of a file that names controllers without ids."""
-    return ",".join(f"{number}@{address}" for number, address in enumerate(_addresses(settings), 1)) or otherwise
-
-
-def _addresses(settings: Mapping[str, Property]) -> list[str]:
+def named_without_ids(settings: Mapping[str, Property]) -> list[str]:
+    """Return the addresses of controller.quorum.bootstrap.servers."""
     servers = settings.get(BOOTSTRAP_SERVERS)
     return [] if servers is None else [each.strip() for each in servers.value.split(",") if each.strip()]
 
@@ -76,7 +72,7 @@ def completed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
         return config, warnings
     listeners = config.listeners
     if config.is_broker and config.listener(GRPC) is None and config.kafka_listeners:
-        own = Listener(name=GRPC, host=LOOPBACK, port=GRPC_PORT)
+        own = Listener(name=GRPC, host=LOOPBACK, port=_port_of_grpc(config))
         listeners = (*listeners, own)
         warnings.append(
             ConfigWarning(
@@ -97,10 +93,19 @@ def completed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
     return narrow_config, [*warnings, *narrowings]
 
 
+def _port_of_grpc(config: NodeConfig) -> int:
+    """Return the usual port, or, for a node that has higher ones, the next: beside it others may run."""
+    highest = max(listener.port for listener in config.bound)
+    taken = {voter.port for voter in config.quorum.voters}
+    first = GRPC_PORT if highest < GRPC_PORT else highest + 1
+    return next(port for port in range(first, first + len(taken) + 1) if port not in taken)
+
+
 def _narrowed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
     """Open listeners on loopback that are for any interface, and send their clients to loopback.
 
-    Kafka's sample has such a listener without authentication. Clients on other machines could not use it anyway.
+    Kafka's samples have such a listener without authentication, the older ones without saying where clients find it.
+    Clients on other machines could not use it anyway.
     """
     warnings, listeners = [], list(config.listeners)
     for index, listener in enumerate(listeners):
@@ -109,13 +114,14 @@ def _narrowed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
         is_meant = listener.name in config.security.unauthenticated_listeners
         if listener.name == CONTROLLER or listener.host or is_meant or not is_open:
             continue
-        if advertised is not None and is_loopback(advertised.host):
+        if advertised is None or is_loopback(advertised.host):
             listeners[index] = replace(listener, host=LOOPBACK)
+            reason = "no address is advertised" if advertised is None else f"it sends its clients to {advertised}"
             warnings.append(
                 ConfigWarning(
                     "listeners",
-                    f"{listener} is opened as {listeners[index]}, because it sends its clients to {advertised}: for"
-                    " clients on other machines, advertise another address, and let them log in",
+                    f"{listener} is opened as {listeners[index]}, because {reason}: for clients on other machines,"
+                    " advertise another address, and let them log in",
                 )
             )
     return replace(config, listeners=tuple(listeners)), warnings

@@ -24,6 +24,7 @@ from kraft.server.config.exposure import allowed_by_environment, exposure_warnin
 from kraft.server.config.file_settings import FileSettings
 from kraft.server.config.keys import KEYS
 from kraft.server.config.listener_loading import with_listeners
+from kraft.server.config.missing import examples_of_missing
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.old_addresses import with_addresses
 from kraft.server.config.processes import check_processes
@@ -41,9 +42,16 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     settings, repeated = _last_of_each(_read(file), file)
     if reason := unsupported.whole_refusal(settings):
         raise ConfigError(f"{file} {reason}")
-    settings, moved = with_addresses(settings)
+    # With the settings that it lacks as the errors propose them, the rest of the file is checked in the same run.
+    missing = examples_of_missing(settings)
+    refused = _refused(settings)
+    problems = [
+        # The error leaves out the value: it may be a password.
+        *(f"{file}:{each.line}: {each.key}: {reason}" for each, reason in refused),
+        *(f"{file}: {key} is missing: set it, for example {key}={example}" for key, example in missing.items()),
+    ]
+    settings, moved = with_addresses({**settings, **{key: Property(key, missing[key], 0) for key in missing}})
     warnings = [*repeated, *moved, *_older_names(settings)]
-    problems = _dangerous(settings, file)
     warnings += [
         ConfigWarning(found.key, message)
         for found in settings.values()
@@ -53,15 +61,16 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     if added:
         warnings = [*(each for each in warnings if each.key != kafka_files.BOOTSTRAP_SERVERS), *added]
     of_file = FileSettings(file, complete)
-    values = _values(of_file, problems)
-    _raise_for(file, problems)
+    values, unreadable = _values(of_file)
+    if unreadable or any(not unsupported.is_of_zookeeper(each.key) for each, _ in refused):
+        _raise_for(file, [*problems, *unreadable])
     config = allowed_by_environment(_assemble(file, complete, values), environment)
     config, changed = kafka_files.completed(config)
     warnings += changed
-    config, problems = with_listeners(config, of_file)
+    config, of_listeners = with_listeners(config, of_file)
     config, conflicts = _checked(config)
-    of_messages = FileSettings(file, settings)
-    _raise_for(file, [*problems, *(of_messages.problem(each) for each in conflicts)])
+    of_messages = FileSettings(file, {key: each for key, each in settings.items() if key not in missing})
+    _raise_for(file, [*problems, *of_listeners, *(of_messages.problem(each) for each in conflicts)])
     warnings += [*exposure_warnings(config), *config.access.warnings()]
     return replace(config, warnings=tuple(warnings))
 
@@ -113,10 +122,10 @@ def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
     ]
 
 
-def _dangerous(settings: Mapping[str, Property], file: Path) -> list[str]:
+def _refused(settings: Mapping[str, Property]) -> list[tuple[Property, str]]:
+    """Return the settings that a node must not start with, each with the reason."""
     return [
-        # The error leaves out the value: it may be a password.
-        f"{file}:{setting.line}: {setting.key}: {reason}"
+        (setting, reason)
         for setting in settings.values()
         if (reason := unsupported.refusal(setting.key, setting.value))
     ]
@@ -130,15 +139,16 @@ def _raise_for(file: Path, problems: list[str]) -> None:
         raise ConfigError(problems[0])
 
 
-def _values(settings: FileSettings, problems: list[str]) -> dict[str, Any]:
-    """Return the values of the keys; what is wrong with others is added to the problems."""
+def _values(settings: FileSettings) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of the keys, and what is wrong with those that have none."""
     values: dict[str, Any] = {}
+    problems = []
     for key in KEYS:
         try:
             values[key.name] = settings.value(key)
         except Conflict as conflict:
             problems.append(settings.problem(conflict))
-    return values
+    return values, problems
 
 
 def _assemble(file: Path, settings: Mapping[str, Property], values: Mapping[str, Any]) -> NodeConfig:

@@ -1,4 +1,7 @@
-"""Keys of Kafka's nodes for things that do not exist here, with the reason for each: they are decided against."""
+"""Keys of Kafka's nodes for things that do not exist here, with the reason for each: they are decided against.
+
+So are those of Kafka 0.8 that have gone from Kafka, too, with what to write today.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ _KERNEL_SIZES: Final = "the system sizes the buffers of each connection by its u
 _ONE_FETCHER: Final = "a follower has one connection to each leader, with a request for all its partitions under way"
 _METADATA_IS_PULLED: Final = "brokers fetch metadata from the controller, which sends them nothing"
 _NOTHING_TO_PURGE: Final = "a request that waits is dropped as soon as it is answered, so that none is left to purge"
+
+_CONFIGS_OF_TOPICS: Final = "a topic has configs of its own, which kraft configs alter TOPIC --add-config sets"
+_NO_CSV: Final = "metrics are not written to files, but served at metrics.address"
 
 NOT_BUILT: Final[Mapping[str, str]] = {
     "num.network.threads": _ONE_LOOP,
@@ -25,4 +31,14 @@ NOT_BUILT: Final[Mapping[str, str]] = {
     "fetch.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
     "producer.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
     "delete.records.purgatory.purge.interval.requests": _NOTHING_TO_PURGE,
+    "kafka.csv.metrics.dir": _NO_CSV,
+    "kafka.csv.metrics.reporter.enabled": _NO_CSV,
+    "log.cleanup.interval.mins": "it is log.retention.check.interval.ms today, in milliseconds",
+    "log.delete.delay.ms": "it is log.segment.delete.delay.ms today",
+    "log.flush.interval.ms.per.topic": _CONFIGS_OF_TOPICS,
+    "log.retention.bytes.per.topic": _CONFIGS_OF_TOPICS,
+    "log.retention.hours.per.topic": _CONFIGS_OF_TOPICS,
+    "log.roll.hours.per.topic": _CONFIGS_OF_TOPICS,
+    "log.segment.bytes.per.topic": _CONFIGS_OF_TOPICS,
+    "replica.lag.max.messages": "replica.lag.time.max.ms says how long a follower may be behind",
 }

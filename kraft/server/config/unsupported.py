@@ -23,11 +23,14 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ZOOKEEPER_REFUSAL: Final = (
-    "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
+_NO_ZOOKEEPER: Final = "Kraft has no ZooKeeper: remove the line"
+_VOTERS_INSTEAD: Final = (
+    ", and name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093, the same in the file"
+    " of each node"
 )
 
 _ZOOKEEPERS_OWN: Final = frozenset({"clientPort", "secureClientPort", "tickTime", "initLimit", "syncLimit"})
+_CONNECTS_OWN: Final = frozenset({"key.converter", "value.converter", "connector.class"})
 _OF_A_NODE: Final = frozenset({"process.roles", "node.id", "broker.id", "listeners", "log.dirs"})
 
 _SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", overrides.PREFIX)
@@ -115,7 +118,11 @@ _CREATION_RATES_OF_OTHERS = tuple(
 
 def whole_refusal(keys: Collection[str]) -> str | None:
     """Return why a file with these keys is none of a node at all, or None."""
-    if _ZOOKEEPERS_OWN.isdisjoint(keys) or not _OF_A_NODE.isdisjoint(keys):
+    if not _OF_A_NODE.isdisjoint(keys):
+        return None
+    if not _CONNECTS_OWN.isdisjoint(keys):
+        return "is a file of Kafka Connect, which is not part of Kraft: run Kafka's own script with it"
+    if _ZOOKEEPERS_OWN.isdisjoint(keys):
         return None
     return (
         "is a file of ZooKeeper, which Kraft does not need: start nodes alone, with kraft server start -c and a file "
@@ -123,10 +130,14 @@ def whole_refusal(keys: Collection[str]) -> str | None:
     )
 
 
+def is_of_zookeeper(key: str) -> bool:
+    return key.startswith("zookeeper.")
+
+
 def refusal(key: str, value: str) -> str | None:
     """Return why a node must not start with this setting, or None."""
-    if key.startswith("zookeeper."):
-        return ZOOKEEPER_REFUSAL
+    if is_of_zookeeper(key):
+        return _NO_ZOOKEEPER + (_VOTERS_INSTEAD if key == "zookeeper.connect" else "")
     if key.startswith(overrides.PREFIX):
         return overrides.refusal(key, value)
     if not value or key in BY_NAME or key in (*_OF_NODES, *_OF_JAVA):

@@ -10,6 +10,8 @@ import pytest
 
 from kraft.testing import Cluster
 from tests.support.command_line import kraft, run, run_kraft
+from tests.support.error_lines import the_one_line
+from tests.support.kafka.release_files import CONSUMER, CONSUMER_0_8, CONSUMER_4_NEXT, PRODUCER, PRODUCER_0_8
 
 
 def as_json(cluster: Cluster, *arguments: str) -> Any:
@@ -86,8 +88,8 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
     """The files of settings are those of Kafka's samples, except for what the options say."""
     properties = ("--property", "parse.headers=true", "--property", "parse.key=true")
     producer, consumer = tmp_path / "producer.properties", tmp_path / "consumer.properties"
-    producer.write_text("bootstrap.servers=localhost:9092\ncompression.type=none\n")
-    consumer.write_text("bootstrap.servers=localhost:9092\ngroup.id=test-consumer-group\n")
+    producer.write_text(PRODUCER)
+    consumer.write_text(CONSUMER)
     sending = ("--topic", topic, *properties, "--producer.config", str(producer))
     script(cluster, "kafka-console-producer", *sending, stdin=b"a:1\tk\tv\n")
     shown = ("--property", "print.headers=true", "--property", "print.key=true")
@@ -103,6 +105,32 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
 
     assert script(cluster, "kafka-console-consumer", *reading, "--consumer.config", str(consumer)) == "v\n"
     assert "test-consumer-group" in groups()
+
+
+def test_client_files_of_old_releases_work_without_the_lines_that_are_answered_all_at_once(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    producer, consumer = tmp_path / "producer.properties", tmp_path / "consumer.properties"
+    reading = ("--from-beginning", "--max-messages", "1")
+    for text, file, name, arguments in (
+        (PRODUCER_0_8, producer, "kafka-console-producer", ("--producer.config", producer)),
+        (CONSUMER_0_8, consumer, "kafka-console-consumer", ("--consumer.config", consumer, *reading)),
+        (CONSUMER_4_NEXT, consumer, "kafka-console-consumer", ("--consumer.config", consumer, *reading)),
+    ):
+        file.write_text(text)
+        line = (name, "--bootstrap-server", cluster.kafka_bootstrap_servers, "--topic", topic, *arguments)
+        answered = [each.partition(": ")[0] for each in the_one_line(run(*line)).removeprefix("kraft: ").split("; ")]
+        lines = text.splitlines(keepends=True)
+        file.write_text("".join(each for each in lines if each.partition("=")[0] not in answered))
+        done = run(*line, stdin=b"pizza\npizza\n")
+        assert (done.returncode, done.stdout) == (0, "pizza\n" if file is consumer else ""), done.stderr
+        assert len(answered) == (1 if text is CONSUMER_4_NEXT else 2)
+
+
+def test_servers_of_the_command_line_go_before_those_of_a_file(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text(PRODUCER.replace("localhost:9092", "nowhere.invalid:9092"))
+    kraft(cluster, "produce", topic, "--producer.config", str(file), stdin=b"pizza\n")
 
 
 def test_records_are_read_from_a_time_on(cluster: Cluster, topic: str) -> None:

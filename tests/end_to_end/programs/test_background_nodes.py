@@ -20,6 +20,7 @@ from kraft.server.identity.storage import random_cluster_id
 from kraft.testing import Cluster
 from tests.support.command_line import run, running
 from tests.support.error_lines import the_one_line
+from tests.support.kafka.release_files import SECOND_BROKER_1, edited_as_told
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until
 
@@ -68,6 +69,31 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         made = Machine(tmp_path, ports)
         yield made
         run("server", "stop", "--cluster-id", made.cluster_id)
+
+
+def test_a_file_of_kafka_with_zookeeper_starts_once_it_is_edited_as_its_errors_say(tmp_path: Path) -> None:
+    file = tmp_path / "server-1.properties"
+    file.write_text(SECOND_BROKER_1.replace("/tmp/", f"{tmp_path}/"))
+    refused = run("server", "start", file)
+    assert refused.returncode == 1
+    edited = edited_as_told(file.read_text(), refused.stderr)
+    with ReservedPorts(3) as (kafka_port, controller_port, grpc_port):
+        # The file's own ports may be in use here, and so may the one that a GRPC listener gets.
+        edited = edited.replace("9093", str(kafka_port)).replace("9094", str(controller_port))
+        file.write_text(edited.replace("listeners=", f"listeners=GRPC://{HOST}:{grpc_port},"))
+        assert run("kafka-server-start.sh", "-daemon", file).returncode == 0
+    servers = f"localhost:{kafka_port}"
+    reading = "--topic t --offset 0 --partition 0 --max-messages 1"
+    try:
+        for line, stdin, printed in (
+            (f"kafka-topics.sh --create --bootstrap-server {servers} --topic t", b"", "Created topic t.\n"),
+            (f"kafka-console-producer.sh --broker-list {servers} --topic t", b"pizza\n", ""),
+            (f"kafka-console-consumer.sh --bootstrap-server {servers} {reading}", b"", "pizza\n"),
+        ):
+            done = run(*line.split(), stdin=stdin)
+            assert (done.returncode, done.stdout) == (0, printed), done.stderr
+    finally:
+        assert run("server", "stop", "-c", file).returncode == 0
 
 
 @pytest.mark.slow

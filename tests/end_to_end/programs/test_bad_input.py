@@ -50,7 +50,7 @@ def config(tmp_path: Path, plan: NodePlan) -> Path:
         ("log.durability=maybe", "log.durability=maybe: expected fsync or page-cache"),
         ("listeners=GRPC://localhost", "'GRPC://localhost' is not a listener: expected NAME://host:port"),
         ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1"),
-        ("zookeeper.connect=localhost:2181", "Kraft has no ZooKeeper: name the controllers in controller.quorum"),
+        ("zookeeper.connect=localhost:2181", "Kraft has no ZooKeeper: remove the line, and name the controllers in"),
         ("ssl.keystore.password=hush", "ssl.keystore.password: has no effect: no listener uses TLS: map one to SSL"),
         ("advertised.listeners=GRPC://0.0.0.0:9094", "means every interface, and clients need one address"),
     ],

@@ -12,26 +12,7 @@ from kraft.cli.options import DEFAULT_BOOTSTRAP_SERVER
 from kraft.client.model.errors import InvalidSetting
 from kraft.client.model.settings import ConsumerSettings, ProducerSettings, settings_of
 from kraft.log.format.compression import Codec
-
-PRODUCER_0_8 = """\
-metadata.broker.list=localhost:9092
-producer.type=sync
-compression.codec=none
-serializer.class=kafka.serializer.DefaultEncoder
-"""
-PRODUCER_2_8 = """\
-bootstrap.servers=localhost:9092
-compression.type=none
-"""
-CONSUMER_0_8 = """\
-zookeeper.connect=127.0.0.1:2181
-zookeeper.connection.timeout.ms=1000000
-group.id=test-consumer-group
-"""
-CONSUMER_2_8 = """\
-bootstrap.servers=localhost:9092
-group.id=test-consumer-group
-"""
+from tests.support.kafka.release_files import CONSUMER, CONSUMER_0_8, CONSUMER_4_NEXT, PRODUCER, PRODUCER_0_8
 
 
 def producer(directory: Path, text: str) -> ProducerSettings:
@@ -52,7 +33,7 @@ def without(text: str, *keys: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(keys))
 
 
-@pytest.mark.parametrize("text", [PRODUCER_2_8, without(PRODUCER_0_8, "producer.type", "serializer.class")])
+@pytest.mark.parametrize("text", [PRODUCER, without(PRODUCER_0_8, "producer.type", "serializer.class")])
 def test_a_producers_file_is_taken(tmp_path: Path, text: str) -> None:
     settings = producer(tmp_path, text)
     assert (settings.bootstrap_servers, settings.compression_type) == (("localhost:9092",), Codec.NONE)
@@ -68,7 +49,7 @@ def test_each_line_of_an_old_producers_file_that_means_nothing_is_answered(tmp_p
 
 
 def test_a_consumers_file_is_taken_with_its_group(tmp_path: Path) -> None:
-    settings = consumer(tmp_path, CONSUMER_2_8)
+    settings = consumer(tmp_path, CONSUMER)
     assert (settings.bootstrap_servers, settings.group_id) == (("localhost:9092",), "test-consumer-group")
 
 
@@ -80,4 +61,17 @@ def test_each_line_of_an_old_consumers_file_about_zookeeper_is_answered(tmp_path
         "zookeeper.connection.timeout.ms: there is no ZooKeeper, so leave it out"
     )
     mended = without(CONSUMER_0_8, "zookeeper.") + "bootstrap.servers=localhost:9092\n"
-    assert consumer(tmp_path, mended) == consumer(tmp_path, CONSUMER_2_8)
+    assert consumer(tmp_path, mended) == consumer(tmp_path, CONSUMER)
+
+
+def test_what_does_not_exist_is_told_of_all_lines_at_once(tmp_path: Path) -> None:
+    avro = CONSUMER_4_NEXT.replace("value.deserializer=org.apache.kafka.common.serialization.", "value.deserializer=")
+    with pytest.raises(InvalidSetting) as raised:
+        consumer(tmp_path, avro.replace("session.", "sesion."))
+    assert [each.split(":")[0] for each in str(raised.value).split("; ") if ":" in each] == [
+        "connections.max.idle.ms",
+        "a consumer has no setting value.deserializer",
+    ]
+    assert "sesion.timeout.ms; did you mean session.timeout.ms?" in str(raised.value)
+    settings = consumer(tmp_path, without(CONSUMER_4_NEXT, "connections."))
+    assert (settings.group_protocol, settings.session_timeout_ms) == ("classic", 30_000)

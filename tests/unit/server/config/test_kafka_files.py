@@ -7,99 +7,12 @@ from pathlib import Path
 import pytest
 
 from kraft.server.config.loading import ConfigError
+from tests.support.kafka import release_files
+from tests.support.kafka.release_files import BROKER_4 as BROKER
+from tests.support.kafka.release_files import CONTROLLER_4 as CONTROLLER
+from tests.support.kafka.release_files import SERVER_2_8
+from tests.support.kafka.release_files import SERVER_4 as SERVER
 from tests.unit.server.config.files import Load
-
-COMMON = """
-node.id=1
-controller.quorum.bootstrap.servers=localhost:9093
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-num.network.threads=3
-socket.send.buffer.bytes=102400
-socket.request.max.bytes=104857600
-log.dirs=data
-num.partitions=1
-num.recovery.threads.per.data.dir=1
-offsets.topic.replication.factor=1
-share.coordinator.state.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-log.retention.hours=168
-log.retention.check.interval.ms=300000
-"""
-"""Settings that the samples of Kafka 4.3 have in common."""
-
-SERVER = (
-    COMMON
-    + """
-process.roles=broker,controller
-listeners=PLAINTEXT://:9092,CONTROLLER://:9093
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
-"""
-)
-CONTROLLER = (
-    COMMON
-    + """
-process.roles=controller
-listeners=CONTROLLER://:9093
-advertised.listeners=CONTROLLER://localhost:9093
-"""
-)
-BROKER = (
-    COMMON
-    + """
-process.roles=broker
-listeners=PLAINTEXT://localhost:9092
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092
-"""
-)
-BEFORE_KAFKA_4 = """
-num.network.threads=3
-num.io.threads=8
-socket.send.buffer.bytes=102400
-socket.receive.buffer.bytes=102400
-socket.request.max.bytes=104857600
-num.partitions=1
-num.recovery.threads.per.data.dir=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-log.retention.hours=168
-log.segment.bytes=1073741824
-log.retention.check.interval.ms=300000
-"""
-"""Settings that the samples of Kafka 2.8 have in common."""
-
-FIRST_SERVER = (
-    BEFORE_KAFKA_4
-    + """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@localhost:9093
-listeners=PLAINTEXT://:9092,CONTROLLER://:9093
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-log.dirs=/tmp/kraft-combined-logs
-"""
-)
-"""The sample of Kafka 2.8 for a node without ZooKeeper."""
-
-WITH_ZOOKEEPER = (
-    BEFORE_KAFKA_4
-    + """
-broker.id=0
-listeners=PLAINTEXT://localhost:9092
-log.dirs=/tmp/kafka-logs
-group.initial.rebalance.delay.ms=0
-zookeeper.connect=localhost:2181
-zookeeper.connection.timeout.ms=18000
-"""
-)
-"""The sample of Kafka 2.8 for a broker with ZooKeeper, with a listener on this machine."""
 
 OF_LISTENERS = "CONTROLLER://:9093 is opened as CONTROLLER://localhost:9093: for controllers on other machines, set"
 
@@ -124,11 +37,18 @@ def test_kafkas_sample_of_a_combined_node_starts_as_it_is(load_text: Load) -> No
     assert any(each.startswith("controller.quorum.voters: is not set: this node is the only") for each in said)
 
 
+@pytest.mark.parametrize("text", [release_files.CONTROLLER_2_8, release_files.BROKER_2_8], ids=["controller", "broker"])
+def test_the_samples_of_kafka_2_8_for_a_node_with_one_role_start_as_they_are(load_text: Load, text: str) -> None:
+    config = load_text(text)
+    assert [str(voter) for voter in config.quorum.voters] == ["1@localhost:9093"]
+    assert not [each for each in config.warnings if "unknown key" in each.message]
+
+
 @pytest.mark.parametrize("voters", ["1@localhost:9093", "1@localhost:9093,2@localhost:9193,3@localhost:9293"])
 def test_the_sample_of_kafka_2_8_without_zookeeper_starts_as_it_is_alone_and_as_one_of_three(
     load_text: Load, voters: str
 ) -> None:
-    config = load_text(FIRST_SERVER.replace("1@localhost:9093", voters))
+    config = load_text(SERVER_2_8.replace("1@localhost:9093", voters))
     assert ",".join(map(str, config.quorum.voters)) == voters
     assert [str(each) for each in config.listeners] == [
         "PLAINTEXT://localhost:9092",
@@ -139,26 +59,34 @@ def test_the_sample_of_kafka_2_8_without_zookeeper_starts_as_it_is_alone_and_as_
     assert not [each for each in config.warnings if "unknown key" in each.message]
 
 
-def test_the_sample_of_kafka_2_8_with_zookeeper_is_answered_with_one_remedy_for_each_line(load_text: Load) -> None:
-    with pytest.raises(ConfigError) as raised:
-        load_text(WITH_ZOOKEEPER)
-    problems = [each.partition("server.properties")[2] for each in str(raised.value).splitlines()]
-    line = WITH_ZOOKEEPER.splitlines().index("zookeeper.connect=localhost:2181") + 1
-    assert [each.split()[0] for each in problems[1:3]] == [f":{line}:", f":{line + 1}:"]
-    assert all("Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=" in p for p in problems[1:3])
-    assert [each.split()[1] for each in problems[3:]] == ["process.roles", "controller.quorum.voters"]
-    config = load_text(
-        "".join(each for each in WITH_ZOOKEEPER.splitlines(keepends=True) if not each.startswith("zookeeper."))
-        .replace("listeners=", "listeners=CONTROLLER://localhost:9093,")
-        .replace("broker.id=0\n", "broker.id=0\nprocess.roles=broker,controller\n")
-        + "controller.quorum.voters=0@localhost:9093\n"
+WITH_ZOOKEEPER = {
+    name: getattr(release_files, name)
+    for name in (
+        *("KAFKA_0_8", "KAFKA_0_8_2", "KAFKA_0_9", "KAFKA_0_10", "KAFKA_1", "KAFKA_2_8", "KAFKA_3_9"),
+        *("SECOND_BROKER_0_8", "SECOND_BROKER_1"),
     )
-    assert (config.node_id, config.log_dirs) == (0, (Path("/tmp/kafka-logs"),))
-    assert [str(each) for each in config.listeners] == [
-        "CONTROLLER://localhost:9093",
-        "PLAINTEXT://localhost:9092",
-        "GRPC://localhost:9094",
-    ]
+}
+
+
+@pytest.mark.parametrize("text", WITH_ZOOKEEPER.values(), ids=WITH_ZOOKEEPER.keys())
+def test_a_file_with_zookeeper_starts_once_it_is_edited_as_its_errors_say_all_of_them_at_once(
+    load_text: Load, text: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(text)
+    edited = release_files.edited_as_told(text, str(raised.value))
+    kept, lines = edited.splitlines(), text.splitlines()
+    gone = [each for each in lines if not any(line.startswith(each) for line in kept)]
+    assert [each.partition("=")[0] for each in gone] == ["zookeeper.connect", "zookeeper.connection.timeout.ms"]
+    config = load_text(edited)
+
+    own = next(int(line[-1]) for line in lines if line.startswith("broker.id="))
+    assert (config.node_id, [each.node_id for each in config.quorum.voters]) == (own, [own])
+    port = 9092 + own
+    assert [each.port for each in config.kafka_listeners] == [port]
+    assert all(each.host == "localhost" for each in config.listeners)
+    assert {str(each) for each in config.log_dirs} <= {"/tmp/kafka-logs", "/tmp/kafka-logs-1"}
+    assert not [each for each in config.warnings if "unknown key" in each.message]
 
 
 def test_kafkas_sample_of_a_controller_starts_as_it_is(load_text: Load) -> None:
@@ -171,13 +99,15 @@ def test_kafkas_sample_of_a_broker_needs_one_edit_which_its_error_names(load_tex
         load_text(BROKER)
     edit = str(raised.value).rpartition(" ")[2]
     assert edit == "controller.quorum.voters=1@localhost:9093"
-    config = load_text(BROKER.replace("node.id=1", "node.id=2") + edit)
+    config = load_text(f"{BROKER}{edit}\n")
     assert [str(each) for each in config.listeners] == ["PLAINTEXT://localhost:9092", "GRPC://localhost:9094"]
+    with pytest.raises(ConfigError, match=r"for example controller\.quorum\.voters=2@localhost:9093$"):
+        load_text(BROKER.replace("node.id=2", "node.id=1"))
 
 
 def test_several_controllers_without_ids_are_named_in_the_example(load_text: Load) -> None:
     three = SERVER.replace("servers=localhost:9093", "servers=a:9093,b:9093,c:9093")
-    with pytest.raises(ConfigError, match=r"for example controller\.quorum\.voters=1@a:9093,2@b:9093,3@c:9093$"):
+    with pytest.raises(ConfigError, match=r"for example controller\.quorum\.voters=1@a:9093,2@b:9093,3@c:9093\n"):
         load_text(three)
 
 
@@ -239,7 +169,7 @@ def test_a_controller_with_two_listeners_does_not_vote_alone(load_text: Load) ->
 
 
 def test_controllers_that_authenticate_by_certificates_are_open_to_other_machines(load_text: Load) -> None:
-    tls = CONTROLLER.replace("CONTROLLER:PLAINTEXT", "CONTROLLER:SSL")
+    tls = f"{CONTROLLER}listener.security.protocol.map=CONTROLLER:SSL\n"
     files = "ssl.keystore.location=node.pem\nssl.truststore.location=ca.pem\n"
     config = load_text(tls + files + "ssl.keystore.type=PEM\nssl.truststore.type=PEM\nssl.client.auth=required\n")
     assert [str(each) for each in config.listeners] == ["CONTROLLER://:9093"]

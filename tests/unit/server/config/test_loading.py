@@ -275,7 +275,7 @@ def test_a_malformed_value_is_refused_with_what_is_allowed(refused: Refuse, line
 DANGEROUS = [
     (
         "zookeeper.connect=localhost:2181",
-        "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=",
+        "Kraft has no ZooKeeper: remove the line, and name the controllers in controller.quorum.voters=",
     ),
     ("zookeeper.connection.timeout.ms=6000", "Kraft has no ZooKeeper"),
     ("zookeeper.sync.time.ms=2000", "Kraft has no ZooKeeper"),
@@ -291,9 +291,11 @@ DANGEROUS = [
 ]
 
 
-def test_a_file_of_zookeeper_is_answered_with_one_line(refused: Refuse) -> None:
+def test_a_file_of_zookeeper_or_connect_is_answered_with_one_line(refused: Refuse) -> None:
     message = refused("dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\nadmin.enableServer=false\n")
     assert "is a file of ZooKeeper, which Kraft does not need: start nodes alone" in message
+    connect = "bootstrap.servers=localhost:9092\nkey.converter=org.apache.kafka.connect.json.JsonConverter\n"
+    assert "is a file of Kafka Connect, which is not part of Kraft: run Kafka's own script" in refused(connect)
     assert "is a file of ZooKeeper" not in refused(f"{COMBINED}clientPort=2181\nnode.id=x\n")
 
 
@@ -459,9 +461,9 @@ def test_all_problems_of_a_file_are_named_at_once(load_text: Load) -> None:
     assert first.endswith("server.properties has 5 problems:")
     assert [problem.partition("server.properties")[2].partition(":")[2].strip()[:22] for problem in problems] == [
         "4: principal.builder.c",
-        "2: node.id=x: expected",
         "listeners is missing: ",
         "controller.quorum.vote",
+        "2: node.id=x: expected",
         "5: num.partitions=0: e",
     ]
 

@@ -25,8 +25,8 @@ def said(text: str, load_text: Load) -> tuple[str, str, list[str]]:
 
 def test_a_port_and_a_host_are_a_listener(load_text: Load) -> None:
     listeners, advertised, warnings = said("port=9192\nhost.name=localhost", load_text)
-    assert listeners == "PLAINTEXT://localhost:9192,CONTROLLER://localhost:9093,GRPC://localhost:9094"
-    assert advertised == "PLAINTEXT://localhost:9192,GRPC://localhost:9094"
+    assert listeners == "PLAINTEXT://localhost:9192,CONTROLLER://localhost:9093,GRPC://localhost:9193"
+    assert advertised == "PLAINTEXT://localhost:9192,GRPC://localhost:9193"
     used = "is an older key: the node uses listeners=PLAINTEXT://localhost:9192,CONTROLLER://localhost:9093"
     assert f"host.name {used}" in warnings
     assert "port has no effect: listeners is set" not in warnings
@@ -34,8 +34,8 @@ def test_a_port_and_a_host_are_a_listener(load_text: Load) -> None:
 
 def test_what_is_advertised_has_the_port_of_the_listener_unless_it_has_its_own(load_text: Load) -> None:
     assert said("host.name=::1\nport=9192\nadvertised.host.name=localhost", load_text)[:2] == (
-        "PLAINTEXT://[::1]:9192,CONTROLLER://localhost:9093,GRPC://localhost:9094",
-        "PLAINTEXT://localhost:9192,GRPC://localhost:9094",
+        "PLAINTEXT://[::1]:9192,CONTROLLER://localhost:9093,GRPC://localhost:9193",
+        "PLAINTEXT://localhost:9192,GRPC://localhost:9193",
     )
     advertised = said("host.name=localhost\nadvertised.host.name=localhost\nadvertised.port=19092", load_text)[1]
     assert advertised == "PLAINTEXT://localhost:19092,GRPC://localhost:9094"
@@ -60,7 +60,7 @@ def test_the_keys_of_today_go_before_those_of_old(load_text: Load) -> None:
     ("text", "problem"),
     [
         ("port=many", "listeners=PLAINTEXT://:many,CONTROLLER://localhost:9093: "),
-        ("port=9192", "PLAINTEXT://:9192 means every interface, and clients need one address"),
+        ("port=9092\nadvertised.host.name=a.example", "PLAINTEXT://:9092 is open to other machines without"),
         ("host.name=localhost\nadvertised.port=0", "advertised.listeners=PLAINTEXT://localhost:0: "),
     ],
 )

@@ -21,6 +21,7 @@ NOT_BUILT = """
     num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
     num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
     controller.socket.timeout.ms controller.message.queue.size
+    log.cleanup.interval.mins log.retention.bytes.per.topic replica.lag.max.messages kafka.csv.metrics.dir
     fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
 """
 
