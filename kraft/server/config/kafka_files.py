@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from kraft.model.addresses import is_loopback
@@ -21,6 +22,8 @@ INTER_BROKER: Final = "inter.broker.listener.name"
 
 LOOPBACK: Final = "localhost"
 GRPC_PORT: Final = 9094
+_PORTS_OF_NODE: Final = 3
+"""For Kafka's clients, for controllers, and for brokers and Kraft's own."""
 
 
 def with_voters(settings: Mapping[str, Property]) -> tuple[Mapping[str, Property], list[ConfigWarning]]:
@@ -94,10 +97,16 @@ def completed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
 
 
 def _port_of_grpc(config: NodeConfig) -> int:
-    """Return the usual port, or, for a node that has higher ones, the next: beside it others may run."""
+    """Return the usual port, or, for a node that has higher ones, the next: beside it others may run.
+
+    Where the ports of the controllers leave no room between them, each node has one above all of these.
+    """
     highest = max(listener.port for listener in config.bound)
-    taken = {voter.port for voter in config.quorum.voters}
-    first = GRPC_PORT if highest < GRPC_PORT else highest + 1
+    taken = sorted(voter.port for voter in config.quorum.voters)
+    if any(after - before < _PORTS_OF_NODE for before, after in pairwise(taken)):
+        ids = sorted(voter.node_id for voter in config.quorum.voters)
+        return max(highest, *taken) + 1 + sum(each < config.node_id for each in ids)
+    first = max(GRPC_PORT, highest + 1)
     return next(port for port in range(first, first + len(taken) + 1) if port not in taken)
 
 

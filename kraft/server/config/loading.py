@@ -24,7 +24,7 @@ from kraft.server.config.exposure import allowed_by_environment, exposure_warnin
 from kraft.server.config.file_settings import FileSettings
 from kraft.server.config.keys import KEYS
 from kraft.server.config.listener_loading import with_listeners
-from kraft.server.config.missing import examples_of_missing
+from kraft.server.config.missing import examples_of_missing, with_id_of_container
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.old_addresses import with_addresses
 from kraft.server.config.processes import check_processes
@@ -42,6 +42,10 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
     settings, repeated = _last_of_each(_read(file), file)
     if reason := unsupported.whole_refusal(settings):
         raise ConfigError(f"{file} {reason}")
+    try:
+        settings, of_environment = with_id_of_container(settings, environment)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     # With the settings that it lacks as the errors propose them, the rest of the file is checked in the same run.
     missing = examples_of_missing(settings)
     refused = _refused(settings)
@@ -51,7 +55,7 @@ def load(path: Path | str, environment: Mapping[str, str] = os.environ) -> NodeC
         *(f"{file}: {key} is missing: set it, for example {key}={example}" for key, example in missing.items()),
     ]
     settings, moved = with_addresses({**settings, **{key: Property(key, missing[key], 0) for key in missing}})
-    warnings = [*repeated, *moved, *_older_names(settings)]
+    warnings = [*repeated, *of_environment, *moved, *_older_names(settings)]
     warnings += [
         ConfigWarning(found.key, message)
         for found in settings.values()

@@ -1,5 +1,6 @@
-"""Settings that a file has to have and lacks, each with a value that fits the rest of the file.
+"""Settings that a file has to have and lacks: its id, which a container may have in its environment, and others.
 
+Each of these has a value that fits the rest of the file.
 A file that is given these values starts, if nothing else is wrong with it: so is one of Kafka with ZooKeeper, whose
 nodes have no roles and name no controllers.
 """
@@ -11,17 +12,38 @@ from itertools import count
 from typing import Final
 
 from kraft.model.config_keys import Required
-from kraft.server.config import kafka_files
+from kraft.server.config import kafka_files, readers
 from kraft.server.config.keys import KEYS
 from kraft.server.config.old_addresses import LISTENERS, OLD_NAMES
 from kraft.server.config.properties import Property
-from kraft.server.config.values import CONTROLLER
+from kraft.server.config.values import CONTROLLER, ConfigWarning
 
 _ROLES: Final = "process.roles"
 _NODE_ID: Final = "node.id"
+_VARIABLES: Final = ("KAFKA_NODE_ID", "KAFKA_BROKER_ID")
+"""Variables of containers' environments, the first of which counts."""
+
 _OLD_PORTS: Final = ("port", "advertised.port")
 _CONTROLLER_PORT: Final = 9093
 _CLIENTS: Final = "PLAINTEXT://localhost:9092,GRPC://localhost:9094"
+
+
+def with_id_of_container(
+    settings: Mapping[str, Property], environment: Mapping[str, str]
+) -> tuple[Mapping[str, Property], list[ConfigWarning]]:
+    """Add the node's id from the environment, if the file has none. Raises ValueError, with the variable, for no id."""
+    variable = next((each for each in _VARIABLES if environment.get(each)), None)
+    if variable is None:
+        return settings, []
+    value = environment[variable].strip()
+    if own := settings.get(_NODE_ID) or settings.get("broker.id"):
+        message = f"the file sets it, so that {variable}={value} in the environment has no effect"
+        return settings, [ConfigWarning(own.key, message)] if own.value.strip() != value else []
+    try:
+        readers.node_id(value)
+    except ValueError as error:
+        raise ValueError(f"{variable}={value} in the environment: {error}") from None
+    return {**settings, _NODE_ID: Property(_NODE_ID, value, 0)}, []
 
 
 def examples_of_missing(settings: Mapping[str, Property]) -> dict[str, str]:

@@ -71,9 +71,13 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         run("server", "stop", "--cluster-id", made.cluster_id)
 
 
-def test_a_file_of_kafka_with_zookeeper_starts_once_it_is_edited_as_its_errors_say(tmp_path: Path) -> None:
+def test_a_file_of_kafka_with_zookeeper_starts_once_it_is_edited_as_its_errors_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is in the environment, as in a container."""
+    monkeypatch.setenv("KAFKA_BROKER_ID", "1")
     file = tmp_path / "server-1.properties"
-    file.write_text(SECOND_BROKER_1.replace("/tmp/", f"{tmp_path}/"))
+    file.write_text(SECOND_BROKER_1.replace("broker.id=1\n", "").replace("/tmp/", f"{tmp_path}/"))
     refused = run("server", "start", file)
     assert refused.returncode == 1
     edited = edited_as_told(file.read_text(), refused.stderr)

@@ -89,6 +89,26 @@ def test_a_file_with_zookeeper_starts_once_it_is_edited_as_its_errors_say_all_of
     assert not [each for each in config.warnings if "unknown key" in each.message]
 
 
+@pytest.mark.parametrize(
+    ("ports", "grpc_ports"),
+    [
+        ([(9092, 9093), (9192, 9193), (9292, 9293)], [9094, 9194, 9294]),
+        ([(9092, 9093), (9094, 9095), (9096, 9097)], [9098, 9099, 9100]),
+        ([(9092, 19092), (9093, 19093), (9094, 19094)], [19095, 19096, 19097]),
+    ],
+)
+def test_the_nodes_of_guides_for_one_machine_get_ports_of_their_own(
+    load_text: Load, ports: list[tuple[int, int]], grpc_ports: list[int]
+) -> None:
+    voters = ",".join(f"{node_id}@localhost:{port}" for node_id, (_, port) in enumerate(ports, 1))
+    found = []
+    for node_id, (kafka_port, port) in enumerate(ports, 1):
+        copied = SERVER_2_8.replace("node.id=1", f"node.id={node_id}").replace("1@localhost:9093", voters)
+        config = load_text(copied.replace("//:9093", f"//:{port}").replace(":9092", f":{kafka_port}"))
+        found += [each.port for each in config.listeners if each.name == "GRPC"]
+    assert found == grpc_ports
+
+
 def test_kafkas_sample_of_a_controller_starts_as_it_is(load_text: Load) -> None:
     config = load_text(CONTROLLER)
     assert [str(each) for each in config.listeners] == ["CONTROLLER://localhost:9093"]

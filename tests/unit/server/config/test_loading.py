@@ -291,6 +291,20 @@ DANGEROUS = [
 ]
 
 
+def test_a_container_may_have_the_id_of_its_node_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(COMBINED.replace("node.id=1\n", ""))
+    assert load(file, environment={"KAFKA_BROKER_ID": "1"}).node_id == 1
+    assert load(file, environment={"KAFKA_BROKER_ID": "2", "KAFKA_NODE_ID": " 1 "}).node_id == 1
+    for variable in ("KAFKA_BROKER_ID", "KAFKA_NODE_ID"):
+        with pytest.raises(ConfigError, match=f"^{variable}=-1 in the environment: ids are not assigned automatically"):
+            load(file, environment={variable: "-1"})
+    file.write_text(COMBINED)
+    config = load(file, environment={"KAFKA_BROKER_ID": "2"})
+    warning = "the file sets it, so that KAFKA_BROKER_ID=2 in the environment has no effect"
+    assert (config.node_id, [each.message for each in config.warnings if each.key == "node.id"]) == (1, [warning])
+
+
 def test_a_file_of_zookeeper_or_connect_is_answered_with_one_line(refused: Refuse) -> None:
     message = refused("dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\nadmin.enableServer=false\n")
     assert "is a file of ZooKeeper, which Kraft does not need: start nodes alone" in message
