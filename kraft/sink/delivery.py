@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from time import perf_counter
 from typing import Final, Protocol
@@ -67,6 +67,7 @@ class Delivery:
         self._backoff = Backoff(first_ms=retry[0], max_ms=retry[1], chance=random.random)
         self._counts = counts
         self._stop = stop
+        self._told: set[str] = set()
 
     def settle(self, batch: Batch, engine: Bulk) -> int:
         """Return the number of the batch once it is settled. Raises Stopped."""
@@ -100,6 +101,9 @@ class Delivery:
             verdicts = [verdict(each) for each in items]
             self._counts.judged(verdicts)
             sent = list(zip(documents, items, verdicts, strict=True))
+            if not failures:
+                # A request that is repeated, because no answer came, finds its own documents.
+                self._tell_repeats(each for each, _, judged in sent if judged is Verdict.ALREADY_THERE)
             found += [refused(each, item) for each, item, judged in sent if judged is Verdict.REFUSED]
             later = [(each, item) for each, item, judged in sent if judged is Verdict.LATER]
             # What got through shows that the engine works: pauses begin anew.
@@ -113,6 +117,20 @@ class Delivery:
     def _index_halves(self, documents: list[Document], engine: Bulk) -> list[Refused]:
         middle = len(documents) // 2
         return [*self._index(documents[:middle], engine), *self._index(documents[middle:], engine)]
+
+    def _tell_repeats(self, documents: Iterable[Document]) -> None:
+        """Log once for each topic that documents are there already, for they may be of another topic of that name."""
+        for each in documents:
+            if (topic := each.record.topic) not in self._told:
+                self._told.add(topic)
+                log.warning(
+                    "records are left out: the index has their ids already, as after a crash of the sink or a reset "
+                    "of its group",
+                    topic=topic,
+                    partition=each.record.partition,
+                    offset=each.record.offset,
+                    remedy="if the topic was deleted and created again, set document.id.prefix, and reset the group",
+                )
 
     def _put_aside(self, found: list[Refused]) -> None:
         """Store dead letters, each once it is acknowledged."""

@@ -184,3 +184,25 @@ def test_a_login_that_is_not_taken_any_more_is_told_with_the_remedy() -> None:
         settled(FakeEngine(LoginRefused("engine:9200: status 401")), FakeProducer())
     (line,) = logged
     assert line["reason"].startswith("engine:9200: status 401: if the login has changed, correct it in the file")
+
+
+THERE = Item(409, ItemError("version_conflict_engine_exception"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([[INDEXED, THERE, THERE]], [1]),
+        ([EngineAway("no answer in time"), [THERE, THERE, INDEXED]], []),
+        ([[INDEXED, BUSY, BUSY], [THERE, INDEXED]], []),
+    ],
+    ids=["found at the first try", "of the same request", "put off before"],
+)
+def test_records_whose_ids_are_there_already_are_told_once_with_the_remedy(
+    answers: list[list[Item] | Exception], said: list[int]
+) -> None:
+    with structlog.testing.capture_logs() as logged:
+        settled(FakeEngine(*answers), FakeProducer())
+    lines = [each for each in logged if "remedy" in each]
+    assert [each["offset"] for each in lines] == said
+    assert all("document.id.prefix" in each["remedy"] for each in lines)
