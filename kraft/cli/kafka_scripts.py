@@ -22,7 +22,7 @@ class Script(Struct, frozen=True, kw_only=True):
     """Its command, if it is always the same."""
 
     actions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Its command by an option or a word. Of several that are given, the first of the table counts."""
+    """Its command by options or words, all of which are given; the first of the table counts."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Options with another name here; an empty name: the value stands alone."""
@@ -152,8 +152,9 @@ SCRIPTS: Final[Mapping[str, Script]] = {
             "--reset-offsets": ("groups", "reset-offsets"),
             "--delete-offsets": ("groups", "delete-offsets"),
             "--delete": ("groups", "delete"),
-            # With these two, --state and --members say what is shown.
-            "--list": ("groups", "list"),
+            "--list --state": ("groups", "list"),
+            "--list --type": ("groups", "list"),
+            "--list": ("groups", "list", "--names"),
             "--members": ("groups", "members"),
             "--state": ("groups", "state"),
             "--describe": ("groups", "describe"),
@@ -328,11 +329,11 @@ def translated(arguments: Sequence[str], default_servers: str | None = None) -> 
         words = _with_entities(words)
     if reasons := list(_refusals(script, words)):
         raise KraftError(f"{name}: {'; '.join(reasons)}")
-    action = next((each for each in script.actions if each in words), None)
+    action = next((each for each in script.actions if set(each.split()) <= set(words)), None)
     if script.actions and action is None:
         if any(each in words for each in _SHOWN_ALWAYS):
             return [next(iter(script.actions.values()))[0], "--help"]
-        raise KraftError(f"{name}: give one of {', '.join(script.actions)}")
+        raise KraftError(f"{name}: give one of {', '.join(each for each in script.actions if ' ' not in each)}")
     is_help = any(each in words for each in _SHOWN_ALWAYS)
     if (
         script.connects
@@ -397,6 +398,7 @@ def _named(script: Script, words: Sequence[str]) -> Iterator[str]:
 def _mapped(script: Script, words: Sequence[str]) -> Iterator[str]:
     listed: str | None = None
     is_value = is_left_out = False
+    actions = {word for each in script.actions for word in each.split()}
     for word, after in pairwise([*words, ""]):
         is_option = word.startswith("--")
         if is_option:
@@ -418,12 +420,12 @@ def _mapped(script: Script, words: Sequence[str]) -> Iterator[str]:
             is_left_out = True
         elif word in script.taken:
             is_left_out = True
-        elif word in script.flags_without_effect or (word in script.actions and not _is_filter(word, after)):
+        elif word in script.flags_without_effect or (word in actions and not _is_filter(word, after)):
             is_value = False
         elif renamed := script.renamed.get(word, word):
             yield renamed
 
 
 def _is_filter(word: str, after: str) -> bool:
-    """Return whether it is an action that names what is shown: `--list --state Stable`."""
-    return word == "--state" and after != "" and not after.startswith("--")
+    """Return whether it is an option of what is listed: `--list --state Stable`."""
+    return word in ("--state", "--type") and after != "" and not after.startswith("--")

@@ -61,6 +61,7 @@ def list_groups(
     group_type: Annotated[
         str | None, typer.Option("--type", metavar="TYPE[,...]", help="Only groups of these types: classic, consumer.")
     ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one a line.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -77,6 +78,10 @@ def list_groups(
                 for each in groups
             ]
         )
+        return
+    if names:
+        for each in groups:
+            print(each.group_id)
         return
     rows = [(each.group_id, each.type, each.protocol_type or NONE, each.state) for each in groups]
     print_columns(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)

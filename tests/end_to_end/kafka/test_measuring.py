@@ -96,7 +96,7 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
     reading = ("--topic", topic, "--from-beginning", "--max-messages", "1")
 
     def groups() -> set[str]:
-        return set(script(cluster, "kafka-consumer-groups", "--list").split())
+        return set(script(cluster, "kafka-consumer-groups", "--list").splitlines())
 
     before = groups()
     for _ in range(2):

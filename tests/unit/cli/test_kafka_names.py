@@ -45,6 +45,9 @@ SERVERS = "--bootstrap-server b:9092"
         ("kafka-acls --add --allow-principal User:a --topic t", "acls create --allow-principal User:a --topic t"),
         ("kafka-metadata-quorum describe --status", "quorum describe --status"),
         ("kafka-consumer-groups --list --state Stable --new-consumer", "groups list --state Stable"),
+        ("kafka-consumer-groups --list", "groups list --names"),
+        ("kafka-consumer-groups --list --state", "groups list"),
+        ("kafka-consumer-groups --list --type consumer", "groups list --type consumer"),
         ("kafka-consumer-groups --describe --group g --state", "groups state --group g"),
         ("kafka-cluster unregister --id 9", "brokers unregister 9"),
         (
