@@ -14,7 +14,7 @@ from kraft.client.aio import Admin
 from kraft.mirror import clients
 from kraft.mirror.config import ClusterConfig, PairConfig
 from kraft.mirror.naming import is_positions_topic, positions_topic
-from kraft.mirror.positions import IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
+from kraft.mirror.positions import COMPACT, IDENTITY_KEY, MirrorIdentity, Positions, ensure_topic, value_of
 from kraft.mirror.repeats import CannotMirror, filled_topics, refuse_repeats
 from kraft.mirror.topics import PairTopics
 from kraft.mirror.translation import PartitionState
@@ -50,7 +50,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
     async def has_positions(self, target: Admin) -> bool:
         """Return whether the positions topic is still the one with which the pair began."""
-        found = (await target.find_topics([self.positions])).get(self.positions)
+        return self.are_positions_in(await target.find_topics([self.positions]))
+
+    def are_positions_in(self, topics: Topics) -> bool:
+        """Return whether topics of the target, as they were found, have the positions topic of the beginning."""
+        found = topics.get(self.positions)
         return found is not None and str(found.topic_id) == self.positions_id
 
 
@@ -87,6 +91,7 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
         filled = await filled_topics(await topics.look(), target, known)
         await refuse_repeats(pair, positions, target, filled, are_there)
     topic = await ensure_topic(target, positions, pair)
+    await _check_cleanup(pair, positions, target)
     identity = replace(identity, shards=_shards(pair, positions, own.identity, len(topic.partitions)))
     await _name(pair, positions, identity)
     if pair.syncs_groups and not identity.prefixed:
@@ -210,6 +215,22 @@ def _compare(pair: PairConfig, own: Positions, identity: MirrorIdentity) -> None
             f"{pair.name}: {own.topic} at {pair.target.alias} has the positions of another source, cluster "
             f"{former.source}, and {pair.source.alias} is cluster {identity.source}: give this mirror another name, as "
             "name=..., or its source another alias"
+        )
+
+
+async def _check_cleanup(pair: PairConfig, positions: str, target: Admin) -> None:
+    """Raise CannotMirror if positions would be deleted by their age: a topic may have been created by hand."""
+    try:
+        configs = (await target.describe_configs_of_topics([positions])).get(positions, [])
+    except Refusal as refusal:
+        log.info("cleanup policy of the positions not known", pair=pair.name, positions=positions, reason=str(refusal))
+        return
+    policy = next((each.value for each in configs if each.name == "cleanup.policy"), COMPACT)
+    if policy != COMPACT:
+        raise CannotMirror(
+            f"{pair.name}: {positions} at {pair.target.alias} has cleanup.policy={policy}, by which positions of "
+            "partitions at rest are deleted, and their records copied again: set cleanup.policy=compact on it, with "
+            f"kraft configs alter {positions} --add-config cleanup.policy=compact"
         )
 
 

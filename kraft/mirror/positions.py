@@ -27,7 +27,10 @@ IDENTITY_KEY: Final = b"mirror"
 _KNOWN_S_MAX: Final = 30.0
 """Longest time until the brokers know a new topic."""
 
-_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.5"}
+COMPACT: Final = "compact"
+"""The cleanup.policy of the positions topic."""
+
+_CONFIGS: Final = {"cleanup.policy": COMPACT, "segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.5"}
 
 
 class MirrorIdentity(Struct, frozen=True, kw_only=True):

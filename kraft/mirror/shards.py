@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kraft.client.aio import Admin
 from kraft.mirror import clients
-from kraft.mirror.beginning import Beginning
+from kraft.mirror.beginning import Beginning, Topics
 from kraft.mirror.config import PairConfig
 from kraft.mirror.copying import ROUND_BYTES_MAX, Counts, PartitionStops, ShardCopy
 from kraft.mirror.positions import Positions, shard_of
@@ -139,7 +139,7 @@ class Shard:
             if self._transactional_id is not None:
                 # From here on a former worker of this shard commits nothing more.
                 await producer.init_transactions()
-            await self._check_positions()
+            self._check_positions(await self._target.find_topics([self._place.topic]))
             reader = await stack.enter_async_context(clients.consumer_of(self._pair.target))
             positions = Positions(reader, self._place.topic)
             await positions.read([self._place.partition])
@@ -176,9 +176,9 @@ class Shard:
         now_s = asyncio.get_running_loop().time()
         return any(until_s <= now_s for until_s in self._held_until_s.values())
 
-    async def _check_positions(self) -> None:
+    def _check_positions(self, topics: Topics) -> None:
         """Raise PositionsGone unless the positions topic is the one with which the pair began."""
-        if not await self._beginning.has_positions(self._target):
+        if not self._beginning.are_positions_in(topics):
             raise PositionsGone(self._place.topic)
 
     async def _check(self, states: Mapping[TopicPartition, PartitionState]) -> None:
@@ -186,10 +186,11 @@ class Shard:
 
         A fetch names topics, and does not show which one of a name it read.
         """
-        await self._check_positions()
         targets = self._topics()
         here = await self._source.find_topics({each.topic for each in states})
-        there = await self._target.find_topics({targets[each.topic].target for each in states if each.topic in targets})
+        names = {targets[each.topic].target for each in states if each.topic in targets}
+        there = await self._target.find_topics({self._place.topic, *names})
+        self._check_positions(there)
         for partition, state in states.items():
             found = here.get(partition.topic)
             if found is not None and str(found.topic_id) != state.topic_id:

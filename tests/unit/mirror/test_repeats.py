@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ import structlog
 from kraft.client import TopicPartition
 from kraft.client.aio import Admin
 from kraft.client.model.values import OffsetAndTimestamp
+from kraft.mirror import beginning
 from kraft.mirror.config import PairConfig, mirror_config
 from kraft.mirror.repeats import CannotMirror, filled_topics, refuse_repeats
 from kraft.mirror.topics import Mirrored
@@ -80,3 +82,26 @@ async def test_where_no_transaction_shows_it_the_repetition_is_said_with_the_rem
     assert line["log_level"] == "warning"
     assert line["topics"].endswith("t9 and 2 more")
     assert "delete these topics at the target" in line["remedy"]
+
+
+class FakeConfigs:
+    """A target whose positions topic has this cleanup.policy, or may not be described."""
+
+    def __init__(self, policy: str | None) -> None:
+        self._policy = policy
+
+    async def describe_configs_of_topics(self, names: list[str]) -> dict[str, Any]:
+        if self._policy is None:
+            raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "DescribeConfigs")
+        return {each: [SimpleNamespace(name="cleanup.policy", value=self._policy)] for each in names}
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_positions_that_would_be_deleted_by_their_age_are_refused(policy: str) -> None:
+    with pytest.raises(CannotMirror, match=f"has cleanup.policy={policy}, by which .*--add-config cleanup.policy=co"):
+        await beginning._check_cleanup(pair(), POSITIONS, cast(Admin, FakeConfigs(policy)))
+
+
+@pytest.mark.parametrize("policy", ["compact", None])
+async def test_positions_are_taken_that_are_compacted_or_may_not_be_described(policy: str | None) -> None:
+    await beginning._check_cleanup(pair(), POSITIONS, cast(Admin, FakeConfigs(policy)))
