@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -26,6 +26,11 @@ _RESTART: Final = "if the login has changed, correct it in the file, and start t
 _REASON_MAX: Final = 1_000
 _OVERLOADED_MAX: Final = 3
 """Times that a request finds no room before it is halved: an engine never has room for more than a part of its heap."""
+
+_TOLD_AFTER_S: Final = 5.0
+"""Time after which it is told why dead letters are not stored yet; the next times are twice as long."""
+
+_OF_NO_TOPIC: Final = ": the topic is created by the next start of the sink, or by kraft topics create"
 
 _CONNECT: Final = "__connect.errors."
 """Kafka Connect's names of headers, which tools for dead letters know."""
@@ -137,6 +142,7 @@ class Delivery:
         failures = 0
         while found:
             sent = [(each, self._sent(each)) for each in found]
+            self._wait_for([future for _, future in sent])
             failed = [(each, error) for each, future in sent if (error := future.exception()) is not None]
             self._counts.put_aside(len(found) - len(failed))
             found = [_without_value(each) if _is_too_large(error) else each for each, error in failed]
@@ -146,6 +152,21 @@ class Delivery:
                     raise error
                 failures += 1
                 self._pause(failures, f"dead letters are not stored: {error}", len(found))
+
+    def _wait_for(self, futures: Sequence[Future[RecordMetadata]]) -> None:
+        """Wait until all are stored or have failed, and tell what they wait for."""
+        told_after_s = _TOLD_AFTER_S
+        while left := wait(futures, told_after_s).not_done:
+            delay = self._producer.longest_delay()
+            reason = "no response yet" if delay is None else delay.reason
+            remedy = _OF_NO_TOPIC if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name in reason else ""
+            log.warning(
+                "dead letters are not stored yet",
+                topic=self._dead_letters,
+                letters=len(left),
+                reason=f"{reason}{remedy}",
+            )
+            told_after_s *= 2
 
     def _sent(self, found: Refused) -> Future[RecordMetadata]:
         record = found.record

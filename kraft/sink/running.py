@@ -84,6 +84,8 @@ def run(config: SinkConfig, say: Callable[[str], None]) -> None:
         finally:
             stop.set()
             sink.abandon()
+            # Dead letters that are not stored by now are read, and sent, again.
+            producer.close(timeout_ms=0)
             say(f"Ended: {counts.said()}")
 
 

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from kraft.client import ErrorCode, Producer, Refusal
+from kraft.client import Delay, ErrorCode, Producer, Refusal, TopicPartition
 from kraft.client.model.errors import BufferExhausted
+from kraft.sink import delivery
 from kraft.sink.counts import Counts
 from kraft.sink.delivery import Batch, Delivery, Stopped
 from kraft.sink.documents import Document, Item, ItemError, Record, Refused
@@ -206,3 +207,28 @@ def test_records_whose_ids_are_there_already_are_told_once_with_the_remedy(
     lines = [each for each in logged if "remedy" in each]
     assert [each["offset"] for each in lines] == said
     assert all("document.id.prefix" in each["remedy"] for each in lines)
+
+
+class SlowProducer(FakeProducer):
+    """Stores a letter once somebody has asked what it waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: Future[Any] = Future()
+
+    def send(self, *given: Any, **named: Any) -> Future[Any]:
+        super().send(*given, **named)
+        return self._waiting
+
+    def longest_delay(self) -> Delay:
+        self._waiting.set_result(None)
+        reason = "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'dead'"
+        return Delay(partition=TopicPartition("dead", 0), reason=reason, waited_ms=6_000)
+
+
+def test_what_dead_letters_wait_for_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_TOLD_AFTER_S", 0.01)
+    with structlog.testing.capture_logs() as logged:
+        settled(FakeEngine(), SlowProducer(), 0, [Refused(record(9), "mapper_parsing_exception", "no number")])
+    assert logged[0]["event"] == "dead letters are not stored yet"
+    assert "kraft topics create" in logged[0]["reason"]

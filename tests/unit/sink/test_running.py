@@ -174,10 +174,15 @@ class EndingConsumer(FakeConsumer):
 made: list[EndingConsumer] = []
 
 
+class ClosedAtOnce:
+    def close(self, *, timeout_ms: int) -> None:
+        assert timeout_ms == 0, "dead letters that wait are sent again by the next sink"
+
+
 def test_nothing_but_the_sink_commits_and_only_committed_records_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_check_login", "_have_dead_letters"):
         monkeypatch.setattr(running, name, lambda _: None)
-    monkeypatch.setattr(running, "Producer", lambda **_: nullcontext())
+    monkeypatch.setattr(running, "Producer", lambda **_: nullcontext(ClosedAtOnce()))
     monkeypatch.setattr(running, "Consumer", EndingConsumer)
     running.run(CONFIG, lambda _: None)
     settings = settings_of(ConsumerSettings, "localhost:9094", made.pop().settings)
