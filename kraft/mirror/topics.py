@@ -53,6 +53,7 @@ class PairTopics:
         self._source = source
         self._target = target
         self._aliases = aliases
+        self._told_none = False
 
     async def look(self) -> dict[str, Mirrored]:
         """Return the mirrored topics that both clusters have."""
@@ -77,6 +78,7 @@ class PairTopics:
         What the target refuses for one topic is logged, and tried again at the next look.
         """
         found, wanted = await self._at_source()
+        self._tell_none(wanted)
         there = await self._target.find_topics()
         configs = await self._configs_of(
             [name for name, target in wanted.items() if self._pair.syncs_configs or target not in there]
@@ -92,6 +94,17 @@ class PairTopics:
     async def _at_source(self) -> tuple[dict[str, MetadataResponseTopic], dict[str, str]]:
         found = await self._source.find_topics()
         return found, chosen_topics(self._pair, found, self._aliases)
+
+    def _tell_none(self, wanted: Mapping[str, str]) -> None:
+        """Log, once each time that it is so, that nothing is chosen: a pattern or a right may be wrong."""
+        if not wanted and not self._told_none:
+            log.warning(
+                "no topic of the source is mirrored: none that may be described is chosen",
+                pair=self._pair.name,
+                topics=", ".join(each.pattern for each in self._pair.topics.taken),
+                left_out=", ".join(each.pattern for each in self._pair.topics.left_out),
+            )
+        self._told_none = not wanted
 
     async def _configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the own configs of these topics of the source, except for those that may not be described."""

@@ -72,6 +72,11 @@ async def test_one_topic_whose_configs_may_not_be_described_stops_only_itself() 
     assert "allow DescribeConfigs" in said[0]["event"]
 
 
+async def test_a_choice_of_nothing_is_said() -> None:
+    (said,) = await prepared(FakeCluster({"orders": {}}), FakeCluster({}), **{"A->B.topics": "oders.*"})
+    assert (said["log_level"], said["topics"]) == ("warning", "oders.*")
+
+
 async def test_configs_that_are_not_carried_over_need_not_be_described() -> None:
     source, target = FakeCluster({"t": {"retention.ms": "1"}}, "t"), FakeCluster({"t": {}})
     assert await prepared(source, target, **{"sync.topic.configs.enabled": "false"}) == []
