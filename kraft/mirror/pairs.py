@@ -18,7 +18,7 @@ from kraft.mirror.positions import Positions
 from kraft.mirror.repeats import CannotMirror, positions_gone
 from kraft.mirror.shards import Shard
 from kraft.mirror.throttle import Throttle
-from kraft.mirror.topics import Mirrored, PairTopics, places_of
+from kraft.mirror.topics import Mirrored, PairTopics, places_of, states_of
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
@@ -85,7 +85,10 @@ class PairWorker:
             self._addresses |= self._beginning.addresses
             refused: CannotMirror | None = None
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._follow_topics(looked_up)), group.create_task(self._carry_groups())]
+                tasks = [
+                    group.create_task(self._follow_topics(looked_up)),
+                    group.create_task(self._carry_groups(looked_up)),
+                ]
                 try:
                     await self._keep_membership(stopped)
                 except CannotMirror as error:
@@ -242,7 +245,7 @@ class PairWorker:
         self._told_gone_s = now_s
         log.error("nothing is copied", pair=self.pair.name, reason=positions_gone(self.pair, self._beginning.positions))
 
-    async def _carry_groups(self) -> None:
+    async def _carry_groups(self, looked_up: PairTopics) -> None:
         if not self.pair.syncs_groups:
             return
         assert self._beginning is not None, "the pair has begun"
@@ -254,7 +257,9 @@ class PairWorker:
                     continue
                 try:
                     await positions.read(range(self._beginning.shards))
-                    states, targets = positions.states, places_of(self.topics)
+                    # As they are now: an offset in a topic that was created again since would be one of other records.
+                    topics = await looked_up.look()
+                    states, targets = states_of(positions.states, topics), places_of(topics)
                     await carry_groups(self.pair, self._source, self._target, states, targets)
                 except (KraftError, Unreachable) as error:
                     log.warning("groups not carried over", pair=self.pair.name, reason=self._told(error))

@@ -13,7 +13,7 @@ from kraft.mirror.config import MirrorConfig, PairConfig
 from kraft.mirror.metrics import age_s, worst_s
 from kraft.mirror.naming import positions_topic
 from kraft.mirror.positions import Positions
-from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics
+from kraft.mirror.topics import Mirrored, PairTopics, chosen_topics, states_of
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
@@ -82,13 +82,7 @@ async def view_of(mirror: str, pair: PairConfig, aliases: frozenset[str], source
     async with clients.consumer_of(pair.target) as reader:
         read = Positions(reader, positions)
         await read.read(range(len(found[positions].partitions)))
-    ids = {each.topic: str(found[each.target].topic_id) for each in topics.values() if each.target in found}
-    states = {
-        partition: state
-        for partition, state in read.states.items()
-        if state.target_id in ("", ids.get(partition.topic, state.target_id))
-    }
-    return PairView(topics=topics, states=states, has_positions=True)
+    return PairView(topics=topics, states=states_of(read.states, topics), has_positions=True)
 
 
 async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> PairStatus:
@@ -112,20 +106,13 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
             workers=0 if isinstance(group, KraftError) else len(group.members),
             topics=[_topic(each, view, ends) for each in view.topics.values()],
             waiting=sorted(chosen.keys() - view.topics.keys()),
-            stopped=[
-                str(each)
-                for each in places
-                if each in ends and ends[each] < _state(view.topics[each.topic], each, view).next_offset
-            ],
+            stopped=[str(each) for each in places if each in ends and ends[each] < _state(each, view).next_offset],
         )
 
 
-def _state(topic: Mirrored, partition: TopicPartition, view: PairView) -> PartitionState:
+def _state(partition: TopicPartition, view: PairView) -> PartitionState:
     """Return the position; that of a topic which was created again since is none."""
-    state = view.states.get(partition)
-    if state is not None and state.topic_id == topic.topic_id:
-        return state
-    return PartitionState(topic=partition.topic, partition=partition.partition)
+    return view.states.get(partition, PartitionState(topic=partition.topic, partition=partition.partition))
 
 
 def _topic(topic: Mirrored, view: PairView, ends: dict[TopicPartition, int]) -> TopicStatus:
@@ -134,7 +121,7 @@ def _topic(topic: Mirrored, view: PairView, ends: dict[TopicPartition, int]) -> 
     ages_s: list[float | None] = []
     for number in range(topic.source_partitions):
         partition = TopicPartition(topic.topic, number)
-        state = _state(topic, partition, view)
+        state = _state(partition, view)
         its_lag = max(0, ends.get(partition, state.next_offset) - state.next_offset)
         records, lag, skipped = records + state.records, lag + its_lag, skipped + state.skipped
         ages_s.append(age_s(state, its_lag, now_ms))

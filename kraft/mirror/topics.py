@@ -13,6 +13,7 @@ from kraft.client.model.values import NewTopic
 from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.mirror.config import PairConfig
 from kraft.mirror.naming import is_positions_topic
+from kraft.mirror.translation import PartitionState
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
@@ -27,10 +28,15 @@ class Mirrored(Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: str
     target: str
+    target_id: str
     partitions: int
     """Those that both have."""
 
     source_partitions: int
+
+    def has(self, state: PartitionState) -> bool:
+        """Return whether the state is of these very topics: not of one that was deleted and created again since."""
+        return state.topic_id == self.topic_id and state.target_id in ("", self.target_id)
 
 
 def chosen_topics(pair: PairConfig, names: Iterable[str], aliases: frozenset[str]) -> dict[str, str]:
@@ -65,6 +71,7 @@ class PairTopics:
                 topic=name,
                 topic_id=str(found[name].topic_id),
                 target=target,
+                target_id=str(there[target].topic_id),
                 partitions=min(len(found[name].partitions), len(there[target].partitions)),
                 source_partitions=len(found[name].partitions),
             )
@@ -188,6 +195,13 @@ class PairTopics:
         except Refusal as refusal:
             # Topics are mirrored all the same.
             log.warning("ACLs not carried over", pair=self._pair.name, reason=str(refusal))
+
+
+def states_of(
+    states: Mapping[TopicPartition, PartitionState], mirrored: Mapping[str, Mirrored]
+) -> dict[TopicPartition, PartitionState]:
+    """Return those of the states that are of these very topics."""
+    return {each: state for each, state in states.items() if (topic := mirrored.get(each.topic)) and topic.has(state)}
 
 
 def places_of(mirrored: Mapping[str, Mirrored]) -> dict[TopicPartition, TopicPartition]:

@@ -94,7 +94,7 @@ async def verdicts(config: MirrorConfig) -> AsyncIterator[PartitionVerdict]:
         async with clients.consumer_of(pair.source) as here, clients.consumer_of(pair.target) as there:
             for partition, state in sorted(view.states.items()):
                 topic = view.topics.get(partition.topic)
-                if topic is not None and state.topic_id == topic.topic_id and state.next_offset:
+                if topic is not None and state.next_offset:
                     policies = here_policies.get(topic.topic, _NONE) | there_policies.get(topic.target, _NONE)
                     place = TopicPartition(topic.target, partition.partition)
                     yield await _compared(pair, here, there, state, place, policies)

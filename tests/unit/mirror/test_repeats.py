@@ -45,7 +45,9 @@ def pair() -> PairConfig:
 
 
 def mirrored(topic: str) -> Mirrored:
-    return Mirrored(topic=topic, topic_id="id", target=f"A.{topic}", partitions=2, source_partitions=2)
+    return Mirrored(
+        topic=topic, topic_id="id", target=f"A.{topic}", target_id="there", partitions=2, source_partitions=2
+    )
 
 
 async def refused_or_said(target: FakeTarget, filled: list[str], *, begun_meanwhile: bool = False) -> list[Any]:

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import structlog
+from msgspec.structs import replace
 
 from kraft.client import NewTopic, TopicPartition
 from kraft.client.aio import Admin
 from kraft.mirror.config import mirror_config
 from kraft.mirror.copying import Counts
 from kraft.mirror.metrics import LAG, LAG_S, age_s, values_of, worst_s
-from kraft.mirror.topics import PairTopics
+from kraft.mirror.topics import PairTopics, states_of
 from kraft.mirror.translation import PartitionState
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -32,9 +33,11 @@ class FakeCluster:
     def __init__(self, topics: dict[str, dict[str, str]], *hidden: str) -> None:
         self.topics = topics
         self._hidden = hidden
+        self.times_created = 0
 
     async def find_topics(self) -> dict[str, Any]:
-        return {each: SimpleNamespace(name=each, topic_id=each, partitions=[0]) for each in self.topics}
+        again = "+" * self.times_created
+        return {each: SimpleNamespace(name=each, topic_id=each + again, partitions=[0]) for each in self.topics}
 
     async def describe_topics(self, names: Sequence[str]) -> list[Any]:
         for each in names:
@@ -70,6 +73,21 @@ async def test_one_topic_whose_configs_may_not_be_described_stops_only_itself() 
     said = [each for each in logged if each["log_level"] == "warning"]
     assert [each["topic"] for each in said] == ["t4", "t8"]
     assert "allow DescribeConfigs" in said[0]["event"]
+
+
+async def test_a_topic_that_is_created_again_at_the_target_is_another_one_and_its_states_count_no_more() -> None:
+    pair = mirror_config(SETTINGS).pairs[0]
+    source, target = FakeCluster({"t": {}}), FakeCluster({"t": {}})
+    topics = PairTopics(pair, cast(Admin, source), cast(Admin, target), frozenset({"A", "B"}))
+    place, before = TopicPartition("t", 0), await topics.look()
+    state = PartitionState(topic="t", partition=0, topic_id="t", target_id="t", next_offset=9)
+    assert states_of({place: state, TopicPartition("gone", 0): state}, before) == {place: state}
+    older = replace(state, target_id="")
+    assert states_of({place: older}, before) == {place: older}
+    target.times_created += 1
+    after = await topics.look()
+    assert after != before
+    assert states_of({place: state}, after) == {}
 
 
 async def test_a_choice_of_nothing_is_said() -> None:
