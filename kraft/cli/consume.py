@@ -25,12 +25,13 @@ from kraft.cli.open_transaction_watch import open_transaction_watch
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
+    IncludeOption,
     Output,
     TopicArgument,
     TopicOption,
     command_network,
     key_values,
-    topic_name,
+    topic_or_pattern,
 )
 from kraft.cli.printing import fail, say
 from kraft.cli.quorum_watch import IDLE_LOOK_EVERY_S, quorum_watch
@@ -107,6 +108,7 @@ OwnGroupOption = Annotated[
 def consume(
     positional: TopicArgument = None,
     topic: TopicOption = None,
+    include: IncludeOption = None,
     from_beginning: FromBeginningOption = False,
     partition: PartitionsOption = None,
     offset: OffsetOption = None,
@@ -131,7 +133,7 @@ def consume(
     """
     from kraft.client import Consumer
 
-    name = topic_name(positional, topic)
+    name, pattern = topic_or_pattern(positional, topic, include)
     write = _formatter(output, record_format, properties or [])
     settings = consumer_settings(
         consumer_config,
@@ -141,20 +143,21 @@ def consume(
         properties=consumer_property,
         isolation_level=isolation_level,
     )
-    starts_anywhere = not (partition or offset or from_timestamp)
-    if own_group and starts_anywhere and "group_id" not in settings:
+    if own_group and not (partition or offset or from_timestamp):
         # Nobody continues in it, so that there is nothing to commit.
-        settings |= {"group_id": f"console-consumer-{random.randrange(OWN_GROUPS)}", "enable_auto_commit": False}
+        own = {"group_id": f"console-consumer-{random.randrange(OWN_GROUPS)}", "enable_auto_commit": False}
+        settings |= own if "group_id" not in settings else {}
     start = _start(from_beginning, offset, partition, from_timestamp, settings)
+    if pattern is not None and "group_id" not in settings:
+        raise typer.BadParameter("needs a group: give --group or --own-group", param_hint="--include")
     reading = _PollLoop(max_messages, timeout_ms)
     with Consumer(**settings, network=command_network()) as consumer:
         with quorum_watch(settings["bootstrap_servers"]):
-            partitions = _partitions(consumer, name, partition)
+            partitions = [] if name is None else _partitions(consumer, name, partition)
             if "group_id" in settings:
-                consumer.subscribe(name)
+                consumer.subscribe(name or (), pattern=pattern)
             else:
-                consumer.assign(partitions)
-                _seek(consumer, start)
+                _seek(consumer, partitions, start)
         try:
             _print_records(consumer, settings, partitions, reading, write)
         except KeyboardInterrupt:
@@ -264,7 +267,8 @@ def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> lis
     return [TopicPartition(topic, number) for number in wanted or existing]
 
 
-def _seek(consumer: Consumer, start: str | int | _FromTime) -> None:
+def _seek(consumer: Consumer, partitions: Sequence[TopicPartition], start: str | int | _FromTime) -> None:
+    consumer.assign(partitions)
     if start == "earliest":
         consumer.seek_to_beginning()
     elif isinstance(start, int):

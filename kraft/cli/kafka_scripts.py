@@ -93,7 +93,7 @@ SCRIPTS: Final[Mapping[str, Script]] = {
     ),
     "kafka-console-consumer": Script(
         command=("consume", "--own-group"),
-        renamed=_CONSUMER_OPTIONS,
+        renamed=_CONSUMER_OPTIONS | {"--whitelist": "--include"},
         flags_without_effect=frozenset({"--skip-message-on-error", "--enable-systest-events", "--new-consumer"}),
         properties={
             "--key-deserializer": ("--property", "key.deserializer"),
@@ -106,13 +106,11 @@ SCRIPTS: Final[Mapping[str, Script]] = {
             )
         },
         refused={
-            "--blacklist": "name one topic with --topic",
+            "--blacklist": "choose the topics with --include",
             "--csv-reporter-enabled": "kraft perf consume measures: leave it out",
             "--delete-consumer-offsets": "kraft groups reset-offsets does that: leave it out",
             "--formatter": "choose the output with --formatter-property or --format",
-            "--include": "name one topic with --topic",
             "--metrics-dir": "kraft perf consume measures: leave it out",
-            "--whitelist": "name one topic with --topic",
         },
     ),
     "kafka-console-producer": Script(
@@ -239,10 +237,27 @@ SCRIPTS: Final[Mapping[str, Script]] = {
     ),
     "kafka-producer-perf-test": Script(
         command=("perf", "produce"),
-        renamed={"--command-config": "--producer-config"},
+        renamed={
+            "--command-config": "--producer-config",
+            "--message-size": "--record-size",
+            "--messages": "--num-records",
+            "--topics": "--topic",
+        },
+        properties={
+            "--batch-size": ("--producer-property", "batch.num.messages"),
+            "--request-num-acks": ("--producer-property", "acks"),
+            "--request-timeout-ms": ("--producer-property", "request.timeout.ms"),
+        },
+        flags_without_effect=frozenset({"--sync", "--new-producer", "--show-detailed-stats", "--hide-header"}),
+        refused={
+            "--compression-codec": "give --producer-props compression.type=NAME instead",
+            "--threads": "one producer sends: start more of them",
+        },
         lists={"--producer-props": "--producer-property", "--command-property": "--producer-property"},
     ),
-    "kafka-reassign-partitions": Script(command=("topics", "reassign"), refused=_CONTROLLER),
+    "kafka-reassign-partitions": Script(
+        command=("topics", "reassign"), renamed={"--timeout": "--timeout-ms"}, refused=_CONTROLLER
+    ),
     "kafka-replica-verification": Script(
         command=("replicas", "verify"),
         renamed={
@@ -278,7 +293,10 @@ SCRIPTS: Final[Mapping[str, Script]] = {
             "--alter": ("topics", "alter"),
         },
         flags_without_effect=frozenset({"--disable-rack-aware"}),
-        refused={"--topics-with-overrides": "kraft configs describe --entity-type topics shows them"},
+        refused={
+            "--topic-id": "name the topic with --topic; describing all topics shows their ids",
+            "--topics-with-overrides": "kraft configs describe --entity-type topics shows them",
+        },
     ),
     "kafka-transactions": Script(
         actions={
@@ -296,6 +314,7 @@ SCRIPTS: Final[Mapping[str, Script]] = {
 }
 
 _SERVERS_OF_CLIENTS: Final = "bootstrap.servers="
+_VERSION: Final = "--version"
 _SHOWN_ALWAYS: Final = ("-h", "--help")
 SERVER_OPTIONS: Final = ("--bootstrap-server", "--broker-list")
 
@@ -324,6 +343,8 @@ def translated(arguments: Sequence[str], default_servers: str | None = None) -> 
     script = script_of(arguments)
     assert script is not None, "the caller has looked"
     name, *given = arguments
+    if _VERSION in given:
+        return [_VERSION]
     words = list(_named(script, list(_split(given))))
     if script.command_of_quotas:
         words = _with_entities(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -61,6 +62,10 @@ Timeout = Annotated[
 ]
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Same as TOPIC.")]
+IncludeOption = Annotated[
+    str | None,
+    typer.Option("--include", metavar="REGEX", help="Read the topics whose names match instead.", show_default=False),
+]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", min=0, help="Number of the partition.", show_default=False)
 ]
@@ -131,6 +136,19 @@ def optional_topic_name(positional: str | None, option: str | None) -> str | Non
     if positional is not None and option is not None and positional != option:
         raise typer.BadParameter(f"two topics are given, {positional} and {option}: name one", param_hint="--topic")
     return positional if positional is not None else option
+
+
+def topic_or_pattern(
+    positional: str | None, option: str | None, include: str | None
+) -> tuple[str | None, re.Pattern[str] | None]:
+    """Return the topic that was named, or else the pattern of topics. Raises BadParameter for none or both."""
+    name = optional_topic_name(positional, option)
+    if (name is None) == (include is None):
+        raise typer.BadParameter("give a topic, or --include REGEX, and not both")
+    try:
+        return name, None if include is None else re.compile(include)
+    except re.error as error:
+        raise typer.BadParameter(f"{include!r} is no regular expression: {error}", param_hint="--include") from None
 
 
 def key_values(pairs: list[str], option: str) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +17,13 @@ from kraft.cli.consumer_settings import (
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
+    IncludeOption,
     Output,
     OutputFormat,
     TopicArgument,
     TopicOption,
     command_network,
-    optional_topic_name,
+    topic_or_pattern,
 )
 from kraft.cli.perf.options import REPORTING_INTERVAL_MS, PrintMetrics, RecordCount, ReportingInterval
 from kraft.cli.printing import fail, print_columns, print_json
@@ -39,9 +39,7 @@ def consume(
     num_records: RecordCount,
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    include: Annotated[
-        str | None, typer.Option("--include", metavar="REGEX", help="Read the topics whose names match instead.")
-    ] = None,
+    include: IncludeOption = None,
     group: GroupOption = None,
     from_latest: Annotated[
         bool, typer.Option("--from-latest", help="Begin at new records where no offset is committed.")
@@ -80,7 +78,8 @@ def consume(
         settings |= {"group_id": f"perf-consumer-{uuid.uuid4()}", "enable_auto_commit": False}
     if fetch_size is not None:
         settings["max_partition_fetch_bytes"] = fetch_size
-    load = ReadLoad(**_what(optional_topic_name(positional, topic), include), records=num_records, timeout_ms=timeout)
+    name, pattern = topic_or_pattern(positional, topic, include)
+    load = ReadLoad(topic=name, pattern=pattern, records=num_records, timeout_ms=timeout)
     with (
         Consumer(**settings, network=command_network()) as consumer,
         quorum_watch(settings["bootstrap_servers"]),
@@ -90,16 +89,6 @@ def consume(
     _print(read, output, print_metrics=print_metrics)
     if read.records < num_records:
         fail(f"only {read.records:,} of {num_records:,} records came; then none for {timeout} ms")
-
-
-def _what(topic: str | None, include: str | None) -> dict[str, Any]:
-    """Return the topic or the pattern. Raises BadParameter."""
-    if (topic is None) == (include is None):
-        raise typer.BadParameter("give a topic, or --include REGEX, and not both")
-    try:
-        return {"topic": topic, "pattern": None if include is None else re.compile(include)}
-    except re.error as error:
-        raise typer.BadParameter(f"{include!r} is no regular expression: {error}", param_hint="--include") from None
 
 
 def _line(read: Read) -> str:

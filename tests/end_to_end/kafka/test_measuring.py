@@ -93,17 +93,18 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
     sending = ("--topic", topic, *properties, "--producer.config", str(producer))
     script(cluster, "kafka-console-producer", *sending, stdin=b"a:1\tk\tv\n")
     shown = ("--property", "print.headers=true", "--property", "print.key=true")
-    reading = ("--topic", topic, "--from-beginning", "--max-messages", "1")
+    reading = ("--from-beginning", "--max-messages", "1")
 
     def groups() -> set[str]:
         return set(script(cluster, "kafka-consumer-groups", "--list").splitlines())
 
     before = groups()
-    for _ in range(2):
-        assert script(cluster, "kafka-console-consumer", *reading, *shown) == "a:1\tk\tv\n"
+    for chosen in (("--topic", topic), ("--whitelist", f"{topic}|none")):
+        assert script(cluster, "kafka-console-consumer", *chosen, *reading, *shown) == "a:1\tk\tv\n"
     assert len([each for each in groups() - before if each.startswith("console-consumer-")]) == 2
 
-    assert script(cluster, "kafka-console-consumer", *reading, "--consumer.config", str(consumer)) == "v\n"
+    of_file = ("--topic", topic, "--consumer.config", str(consumer))
+    assert script(cluster, "kafka-console-consumer", *reading, *of_file) == "v\n"
     assert "test-consumer-group" in groups()
 
 

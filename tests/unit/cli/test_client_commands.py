@@ -183,6 +183,9 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
     ("arguments", "words"),
     [
         (["topics", "create"], "no topic is given: name one"),
+        (["consume"], "give a topic, or --include REGEX, and not both"),
+        (["consume", "--include", "a|b"], "needs a group: give --group or --own-group"),
+        (["consume", "--include", "(", "--own-group"], "'(' is no regular expression: "),
         (["topics", "create", "a", "--topic", "b"], "two topics are given, a and b: name one"),
         (["topics", "create", "a", "--config", "retention"], "'retention' is not KEY=VALUE"),
         (["topics", "delete-records", "a", "--before-offset", "5"], "name a topic, --partition and --before-offset"),

@@ -49,6 +49,11 @@ SERVERS = "--bootstrap-server b:9092"
         ("kafka-consumer-groups --list --state", "groups list"),
         ("kafka-consumer-groups --list --type consumer", "groups list --type consumer"),
         ("kafka-consumer-groups --describe --group g --state", "groups state --group g"),
+        ("kafka-topics.sh --version --list", "--version"),
+        (
+            "kafka-producer-perf-test --messages 9 --topics t --message-size 5 --batch-size 2 --hide-header",
+            "perf produce --num-records 9 --topic t --record-size 5 --producer-property batch.num.messages=2",
+        ),
         ("kafka-cluster unregister --id 9", "brokers unregister 9"),
         (
             "kafka-console-producer --topic t --message-send-max-retries 3 --new-producer",
@@ -70,7 +75,9 @@ SERVERS = "--bootstrap-server b:9092"
     ],
 )
 def test_a_line_of_a_guide_becomes_one_of_kraft(line: str, expected: str) -> None:
-    servers = [] if "b:9092" in line or line.startswith(("connect-", "kafka-storage")) else SERVERS.split()
+    servers = (
+        [] if any(each in line for each in ("b:9092", "connect-", "kafka-storage", "--version")) else SERVERS.split()
+    )
     assert translated([*line.split(), *servers]) == [*expected.split(), *servers]
 
 
