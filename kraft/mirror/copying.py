@@ -176,7 +176,7 @@ class ShardCopy:
         await self._commit(sent, reached)
         self._counts.bytes += size_bytes
         self._counts.rounds += 1
-        await self._throttle.used(size_bytes)
+        await self._throttle.used(size_bytes, is_over)
         return True
 
     async def _polled(self, timeout_ms: int) -> list[StoredBatch]:

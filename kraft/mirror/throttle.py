@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Final
+
+_LOOK_EVERY_S: Final = 0.2
+"""How often a wait looks whether it is over."""
+
+_BURSTS_PER_SECOND: Final = 2
 
 
 class Throttle:
@@ -20,7 +27,13 @@ class Throttle:
         self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._rate
         return self._free_at_s - now_s
 
-    async def used(self, size_bytes: int) -> None:
-        """Wait as long as these bytes take at the rate."""
-        if (left_s := self.wait_s(size_bytes, asyncio.get_running_loop().time())) > 0:
-            await asyncio.sleep(left_s)
+    def burst_bytes(self, at_most: int) -> int:
+        """Return how many bytes may be sent at once: a part of a second's, or as many as the caller can."""
+        return min(at_most, max(1, self._rate // _BURSTS_PER_SECOND)) if self._rate else at_most
+
+    async def used(self, size_bytes: int, is_over: Callable[[], bool]) -> None:
+        """Wait as long as these bytes take at the rate, or until it is over."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + self.wait_s(size_bytes, clock())
+        while (left_s := until_s - clock()) > 0 and not is_over():  # noqa: ASYNC110  The end is told by a call alone.
+            await asyncio.sleep(min(left_s, _LOOK_EVERY_S))

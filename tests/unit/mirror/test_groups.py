@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 
 from kraft.client import OffsetAndMetadata, TopicPartition
@@ -45,6 +46,26 @@ def test_a_throttle_waits_as_long_as_the_bytes_take() -> None:
     assert throttle.wait_s(50, 10.25) == 0.75
     assert throttle.wait_s(100, 20.0) == 1.0
     assert Throttle(0).wait_s(1_000, 1.0) == 0.0
+
+
+def test_a_throttle_sends_no_more_at_once_than_a_part_of_a_second_takes() -> None:
+    assert Throttle(0).burst_bytes(1_000) == 1_000
+    assert [Throttle(rate).burst_bytes(1_000) for rate in (1, 600, 5_000)] == [1, 300, 1_000]
+
+
+async def test_a_throttle_does_not_hold_the_end_of_a_worker() -> None:
+    looked: list[float] = []
+    clock = asyncio.get_running_loop().time
+    began_s = clock()
+
+    def is_over() -> bool:
+        looked.append(clock() - began_s)
+        return len(looked) > 2
+
+    await Throttle(100).used(100_000, is_over)
+    assert clock() - began_s < 10, "all of it would take 1,000 s"
+    await Throttle(100).used(50, lambda: False)
+    assert clock() - began_s >= 0.5
 
 
 def test_what_the_other_end_has_deleted_at_its_beginning_is_left_out() -> None:
