@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -32,15 +32,37 @@ BY_ACLS_ALONE = AccessSettings(is_authorized=True, super_users=frozenset(), allo
 BY_ACLS_WHERE_THERE_ARE_ANY = AccessSettings(is_authorized=True, super_users=frozenset(), allow_if_no_acl=True)
 
 
+BROKER_MS: Final = 1_000
+"""Longest wait for a broker as long as there is another one to ask."""
+
+
 def access_settings(admin: Admin) -> AccessSettings:
-    """Return those of the broker that answers."""
-    broker_id = min(each.broker_id for each in admin.describe_brokers())
-    configs = {each.name: each.value or "" for each in admin.describe_broker_configs(broker_id)}
+    """Return those of the first broker that answers."""
+    configs = _configs_of_a_broker(admin)
     return AccessSettings(
         is_authorized=bool(configs.get(AUTHORIZER_KEY)),
         super_users=super_users_of(configs.get(SUPER_USERS_KEY, "")),
         allow_if_no_acl=configs.get(ALLOW_IF_NO_ACL_KEY, "").lower() == "true",
     )
+
+
+def _configs_of_a_broker(admin: Admin) -> dict[str, str]:
+    from kraft.client import ErrorCode, Refusal
+    from kraft.rpc.peers import Unreachable
+
+    brokers = admin.describe_brokers()
+    broker_ids = [each.broker_id for each in brokers if not each.fenced] or [each.broker_id for each in brokers]
+    while True:
+        broker_id, *others = broker_ids
+        try:
+            configs = admin.describe_broker_configs(broker_id, timeout_ms=BROKER_MS if others else None)
+        except (Unreachable, Refusal) as error:
+            is_away = isinstance(error, Unreachable) or error.error_code is ErrorCode.BROKER_NOT_AVAILABLE
+            if not (is_away and others):
+                raise
+            broker_ids = others
+        else:
+            return {each.name: each.value or "" for each in configs}
 
 
 def visible_settings(admin: Admin) -> AccessSettings | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
+from kraft.client.cluster.any_broker import PartMissing
 from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
 from kraft.console.sessions import whom
 from kraft.model.printable import printable
@@ -104,6 +105,11 @@ class Panel(Struct, Generic[T], frozen=True, kw_only=True):
         return _STATUSES.get(self.code, 502)
 
 
+def without_value(panel: Panel[Any]) -> Panel[Any]:
+    """Return a panel, of any other value, that says the same problem."""
+    return Panel(problem=panel.problem, code=panel.code)
+
+
 class LoginOver(Exception):
     """The cluster does not let the user of a session in any more: the password was changed, or the user deleted."""
 
@@ -181,6 +187,14 @@ class Asked(Struct, frozen=True, kw_only=True):
         refused = isinstance(error, AuthenticationFailed) and error.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
         if refused and self.cluster.needs_login:
             raise LoginOver(self.client) from None
+
+
+def as_far_as_known(ask: Callable[[], Sequence[T]]) -> tuple[list[T], str]:
+    """Return the list that all brokers make together, and what is missing in it, as some of them do not answer."""
+    try:
+        return list(ask()), ""
+    except PartMissing as error:
+        return list(error.found), printable(str(error))
 
 
 def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Panel[T]:

@@ -54,12 +54,12 @@ def lag(
     """
     named = list(dict.fromkeys([*(positional or ()), *(group or ())]))
     # Imported late, because commands that only print their help are fast without it.
-    from kraft.client.aio.group_admin import GroupsMissing
+    from kraft.client.cluster.any_broker import PartMissing
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         try:
             found = admin.describe_group_lags(named)
-        except GroupsMissing as error:
+        except PartMissing as error:
             _show(error.found, by_partition=False, clears=watch, output=output)
             raise
         failed = _show(found, by_partition=bool(named), clears=watch, output=output)
@@ -74,7 +74,7 @@ def lag(
             except KraftError as error:
                 # It is watched for what goes wrong: a broker that is down may be back at the next look.
                 failed = []
-                if isinstance(error, GroupsMissing):
+                if isinstance(error, PartMissing):
                     _show(error.found, by_partition=False, clears=True, output=output)
                 say(str(error))
             else:

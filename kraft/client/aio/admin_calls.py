@@ -32,6 +32,7 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.rpc.call import Call
 from kraft.rpc.calls import DESCRIBE_QUORUM
+from kraft.rpc.peers import Unreachable
 from kraft.wire.schema.metadata import MetadataResponse
 
 Answer = TypeVar("Answer")
@@ -168,20 +169,24 @@ class AdminCalls:
 
     async def of_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
-    ) -> dict[int, Response]:
-        """Send the request to every broker; return the responses by broker id. Each broker has to answer in time."""
-        return await self.watched(self._sent_to_each_broker(call, request, timeout_ms), timeout_ms)
+    ) -> tuple[dict[int, Response], list[Unreachable]]:
+        """Send the request to every broker; return the responses by broker id, and the errors of who did not answer.
 
-    async def _sent_to_each_broker(
-        self, call: Call[Request, Response], request: Request, timeout_ms: int | None
-    ) -> dict[int, Response]:
-        outcomes = await self.outcome_of_each_broker(call, request, timeout_ms)
+        Raises the Refusal of a broker, or Unreachable if none answers.
+        """
+        outcomes = await self.watched(self.outcome_of_each_broker(call, request, timeout_ms), timeout_ms)
         answers: dict[int, Response] = {}
+        silent: list[Unreachable] = []
         for broker_id, outcome in outcomes.items():
-            if isinstance(outcome, KraftError):
+            if isinstance(outcome, Unreachable):
+                silent.append(outcome)
+            elif isinstance(outcome, KraftError):
                 raise outcome
-            answers[broker_id] = outcome
-        return answers
+            else:
+                answers[broker_id] = outcome
+        if silent and not answers:
+            raise silent[0]
+        return answers, silent
 
     async def outcome_of_each_broker(
         self,
@@ -189,8 +194,12 @@ class AdminCalls:
         request: Request,
         timeout_ms: int | None,
         broker_ids: Collection[int] | None = None,
+        is_enough: Callable[[Response], bool] = lambda _: False,
     ) -> dict[int, Response | KraftError]:
-        """Send the request to all brokers in service, or to those among these; return the responses, or errors."""
+        """Send the request to all brokers in service, or to those among these; return the responses, or errors.
+
+        After a response that `is_enough` nobody is waited for: brokers that have not answered by then are left out.
+        """
         deadline_ms = self.deadline_ms(timeout_ms)
         cluster = await self.describe_cluster([], timeout_ms=timeout_ms)
 
@@ -212,7 +221,16 @@ class AdminCalls:
             for each in cluster.brokers
             if broker_ids is None or each.node_id in broker_ids
         }
-        return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers, brokers.values())), strict=True))
+        asked = {each: asyncio.ensure_future(outcome_of(each, address)) for each, address in brokers.items()}
+        try:
+            for finished in asyncio.as_completed(asked.values()):
+                response = await finished
+                if not isinstance(response, KraftError) and is_enough(response):
+                    break
+        finally:
+            for each in asked.values():
+                each.cancel()
+        return {broker_id: each.result() for broker_id, each in asked.items() if each.done() and not each.cancelled()}
 
     # --- to coordinators and leaders --------------------------------------------------------------------------
 

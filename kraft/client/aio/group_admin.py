@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminClient
-from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.any_broker import PartMissing, check
 from kraft.client.model.arguments import checked_names
 from kraft.client.model.group_offsets import (
     check_fetched,
@@ -21,7 +21,7 @@ from kraft.client.model.values import OffsetAndMetadata
 from kraft.client.sans_io.group.descriptions import GroupDescription, ListedGroup, listed, of_classic, of_consumer
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
-from kraft.model.group_lags import DescribeGroupLagsRequest, GroupLag
+from kraft.model.group_lags import DescribeGroupLagsRequest, DescribeGroupLagsResponse, GroupLag
 from kraft.model.ids import TopicPartition
 from kraft.rpc.group_calls import (
     CONSUMER_GROUP_DESCRIBE,
@@ -59,30 +59,22 @@ _NOT_DELETED: Final[Mapping[int, str]] = {
 """Why a group is not deleted, by its error code, and the remedy."""
 
 
-class GroupsMissing(Unreachable):
-    """A broker does not answer, so that the groups that it coordinates are missing. `found`: those of the others."""
-
-    def __init__(self, error: Unreachable, found: Sequence[GroupLag]) -> None:
-        super().__init__(error.address, error.reason)
-        self.found = found
-        self._text = f"{error}: the groups that it coordinates are missing"
-
-    def __str__(self) -> str:
-        return self._text
-
-
 async def list_groups(
     admin: AdminClient, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
 ) -> list[ListedGroup]:
     """Return the groups of all brokers, sorted by id: of these states and types, or of any.
 
-    States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`.
+    States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`. Raises PartMissing, with the
+    groups of the others, if a broker does not answer.
     """
     request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
-    responses = await admin.calls.of_each_broker(LIST_GROUPS, request, timeout_ms)
+    responses, silent = await admin.calls.of_each_broker(LIST_GROUPS, request, timeout_ms)
     # A group that moved meanwhile may be on two lists.
     by_id = {group.group_id: listed(group) for response in responses.values() for group in response.groups}
-    return [by_id[group_id] for group_id in sorted(by_id)]
+    found = [by_id[group_id] for group_id in sorted(by_id)]
+    if silent:
+        raise PartMissing(silent, found, "groups")
+    return found
 
 
 async def describe_group_lags(
@@ -93,10 +85,17 @@ async def describe_group_lags(
     A group without committed offsets has the error code GROUP_ID_NOT_FOUND, and the state NOTFOUND; one that no broker
     coordinates now has COORDINATOR_NOT_AVAILABLE. A coordinator looks every ten seconds, and remembers in memory:
     `completeness` says how much of the last commits it has seen. A broker that does not answer is an error if all
-    groups were asked for (GroupsMissing, with those of the others), and otherwise of those that no other coordinates.
+    groups were asked for (PartMissing, with those of the others), and otherwise of those that no other coordinates;
+    it is not waited for once all groups that were named are found.
     """
     request = DescribeGroupLagsRequest(group_ids=checked_names(group_ids))
-    call = admin.calls.outcome_of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms)
+    missing = set(request.group_ids)
+
+    def are_all(response: DescribeGroupLagsResponse) -> bool:
+        missing.difference_update(each.group_id for each in response.groups if _is_coordinated(each))
+        return bool(request.group_ids) and not missing
+
+    call = admin.calls.outcome_of_each_broker(DESCRIBE_GROUP_LAGS, request, timeout_ms, is_enough=are_all)
     outcomes = (await admin.calls.watched(call, timeout_ms)).values()
     failures = [each for each in outcomes if isinstance(each, KraftError)]
     if failures and len(failures) == len(outcomes):
@@ -104,15 +103,20 @@ async def describe_group_lags(
     found = dict[str, GroupLag]()
     for response in outcomes:
         for each in () if isinstance(response, KraftError) else response.groups:
-            # The others do not coordinate the group.
-            if each.error_code != ErrorCode.NOT_COORDINATOR:
+            if _is_coordinated(each):
                 found[each.group_id] = each
     for group_id in request.group_ids:
         found.setdefault(group_id, _without_coordinator(group_id, failures))
     groups = [found[group_id] for group_id in sorted(found)]
     if failures and not request.group_ids:
-        raise GroupsMissing(failures[0], groups) if isinstance(failures[0], Unreachable) else failures[0]
+        silent = [each for each in failures if isinstance(each, Unreachable)]
+        raise PartMissing(silent, groups, "groups") if isinstance(failures[0], Unreachable) else failures[0]
     return groups
+
+
+def _is_coordinated(group: GroupLag) -> bool:
+    """Return whether the broker that says this coordinates the group."""
+    return group.error_code != ErrorCode.NOT_COORDINATOR
 
 
 def _without_coordinator(group_id: str, failures: Sequence[KraftError]) -> GroupLag:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
-from kraft.client.cluster.any_broker import check
+from kraft.client.cluster.any_broker import PartMissing, check
 from kraft.client.cluster.connections import PeerNode
 from kraft.client.model.group_offsets import numbers_by_topic
 from kraft.client.model.transactions import TransactionDescription, TransactionListing, described
@@ -37,7 +37,7 @@ async def list_transactions(
 
     States are Kafka's, such as `Ongoing`; `duration_ms` accepts transactions that began longer ago, `pattern` is a
     regular expression for the whole id. Raises ValueError for a state that no broker knows, and
-    INVALID_REGULAR_EXPRESSION.
+    INVALID_REGULAR_EXPRESSION, and PartMissing, with those of the others, if a broker does not answer.
     """
     request = ListTransactionsRequest(
         state_filters=tuple(states),
@@ -45,7 +45,7 @@ async def list_transactions(
         duration_filter=-1 if duration_ms is None else duration_ms,
         transactional_id_pattern=pattern,
     )
-    listed = await admin.calls.of_each_broker(LIST_TRANSACTIONS, request, timeout_ms)
+    listed, silent = await admin.calls.of_each_broker(LIST_TRANSACTIONS, request, timeout_ms)
     unknown = [set(response.unknown_state_filters) for response in listed.values()]
     if unknown and (unknown_to_all := set.intersection(*unknown)):
         raise ValueError(f"{', '.join(map(repr, sorted(unknown_to_all)))}: no such state of a transaction")
@@ -60,7 +60,10 @@ async def list_transactions(
         for broker_id, response in listed.items()
         for each in response.transaction_states
     }
-    return [by_id[transactional_id] for transactional_id in sorted(by_id)]
+    found = [by_id[transactional_id] for transactional_id in sorted(by_id)]
+    if silent:
+        raise PartMissing(silent, found, "transactional ids")
+    return found
 
 
 async def describe_transactions(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
+from kraft.model.printable import counted
 from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
 from kraft.runtime.clock import Clock
 
@@ -57,6 +58,22 @@ class BrokerSilent(NoBrokerReachable):
         return f"broker {self.broker_id} did not answer within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
 
 
+class PartMissing(Unreachable):
+    """Some brokers do not answer, and what they alone know is missing. `found`: what the others know, a list."""
+
+    def __init__(self, silent: Sequence[Unreachable], found: Sequence[Any], what: str) -> None:
+        """`what` is missing, such as `groups`."""
+        super().__init__(silent[0].address, silent[0].reason)
+        self.silent = silent
+        self.found = found
+        others = len(silent) - 1
+        who = "it coordinates" if not others else f"it and {counted(others, 'other broker')} coordinate"
+        self._text = f"{silent[0]}: the {what} that {who} are missing"
+
+    def __str__(self) -> str:
+        return self._text
+
+
 class _Round:
     """What the addresses said when each was tried once."""
 
@@ -72,6 +89,47 @@ class _Round:
         The brokers of a cluster that is known may restart while a bootstrap server of another listener runs.
         """
         return self.refusal is None and not (knows_cluster and self.unreachable)
+
+
+_Noted: TypeAlias = tuple[_Round, dict[str, str], dict[str, Refusal]]
+"""Of a round; and of a whole call, by address: why it has not answered, and what a node refused that still listens."""
+
+
+class _Attempts(Generic[Answer]):
+    """Attempts at several addresses at the same time. Those that have not ended with the block are cancelled."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Future[Answer], str] = {}
+        self._newest: asyncio.Future[Answer] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for each in self._running:
+            each.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def begin(self, address: str, attempt: Awaitable[Answer]) -> None:
+        self._newest = asyncio.ensure_future(attempt)
+        self._running[self._newest] = address
+
+    def is_waited_for(self, address: str) -> bool:
+        return address in self._running.values()
+
+    async def ended(self, until_s: float | None) -> tuple[str, asyncio.Future[Answer]] | None:
+        """Return an attempt that has ended; None if the newest has been returned, or if the time of the loop is over.
+
+        Without a time, None if all have been returned.
+        """
+        if not self._running or (until_s is not None and self._newest not in self._running):
+            return None
+        left_s = None if until_s is None else max(0.0, until_s - asyncio.get_running_loop().time())
+        done, _ = await asyncio.wait(self._running, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return None
+        first = next(iter(done))
+        return self._running.pop(first), first
 
 
 Ask = Callable[[str, float], Awaitable[Answer]]
@@ -129,6 +187,10 @@ class AnyBroker:
     ) -> Answer:
         """Return the first answer. One that is `hanging` is asked last.
 
+        The next address is asked as well when half of the time that is left is over: with a short timeout, one that
+        hangs would otherwise leave the others none. Not so a change, whose attempts may be longer than ATTEMPT_MAX_MS:
+        what another attempt is told may be that it was made already.
+
         A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised,
         but AuthenticationFailed only after the other addresses: one of the bootstrap servers may be of another
         listener. That of a wrong password is raised at once, since brokers have the same users.
@@ -147,28 +209,13 @@ class AnyBroker:
         self, ask: Ask[Answer], began_ms: int, timeout_ms: int, attempt_ms: int, hanging: str, reasons: dict[str, str]
     ) -> Answer:
         """Do what `call` says; `reasons` gets for each address why it has not answered."""
-        deadline_ms = began_ms + timeout_ms
         rounds = 0
         refusals: dict[str, Refusal] = {}
         while True:
             found = _Round()
-            for address in self.addresses(hanging):
-                left_ms = deadline_ms - self._clock.monotonic_ms()
-                if left_ms <= 0 and reasons:
-                    break
-                reasons.setdefault(address, _PENDING)
-                try:
-                    answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
-                except (Refusal, Unreachable) as error:
-                    self._note_failure(address, error, found, reasons)
-                    if isinstance(error, Unreachable) and error.nobody_listens:
-                        refusals.pop(address, None)
-                    elif error is found.refusal:
-                        refusals[address] = found.refusal
-                else:
-                    self._preferred = address
-                    self._note_answer(address)
-                    return answer
+            answer = await self._tried_once(ask, began_ms + timeout_ms, attempt_ms, hanging, (found, reasons, refusals))
+            if answer is not None:
+                return answer[0]
             if (misfit := found.misfit) is not None and found.is_final(knows_cluster=self._has_answered):
                 raise misfit
             rounds += 1
@@ -182,11 +229,44 @@ class AnyBroker:
                 raise last or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
 
-    def _note_failure(self, address: str, error: Refusal | Unreachable, found: _Round, reasons: dict[str, str]) -> None:
+    async def _tried_once(
+        self, ask: Ask[Answer], deadline_ms: int, attempt_ms: int, hanging: str, noted: _Noted
+    ) -> tuple[Answer] | None:
+        """Return the first answer, in a tuple; None if no address has answered, or the time is over."""
+        addresses = self.addresses(hanging)
+        _, reasons, _ = noted
+        async with _Attempts[Answer]() as attempts:
+            for address in addresses:
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if left_ms <= 0 and reasons:
+                    break
+                reasons.setdefault(address, _PENDING)
+                attempts.begin(address, ask(address, max(1, min(left_ms, attempt_ms)) / 1000))
+                shares = attempt_ms <= ATTEMPT_MAX_MS and address != addresses[-1]
+                until_s = asyncio.get_running_loop().time() + left_ms / 2_000 if shares else None
+                while (ended := await attempts.ended(until_s)) is not None:
+                    asked, attempt = ended
+                    try:
+                        answer = attempt.result()
+                    except (Refusal, Unreachable) as error:
+                        self._note_failure(asked, error, noted)
+                    else:
+                        self._preferred = asked
+                        self._note_answer(asked)
+                        return (answer,)
+                if attempts.is_waited_for(address):
+                    self._preferred = None
+                    self._silent.add(address)
+        return None
+
+    def _note_failure(self, address: str, error: Refusal | Unreachable, noted: _Noted) -> None:
         """Note why the address did not answer. Raises the error if it ends the call."""
+        found, reasons, refusals = noted
         if isinstance(error, Unreachable):
             found.unreachable += 1
             found.is_hopeless &= self._note_unreachable(address, error, reasons)
+            if error.nobody_listens:
+                refusals.pop(address, None)
             return
         reasons[address] = str(error)
         if isinstance(error, AuthenticationFailed) and error.error_code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
@@ -197,7 +277,7 @@ class AnyBroker:
         self._note_answer(address)
         if not is_transient(error.error_code):
             raise error
-        found.refusal = error
+        found.refusal = refusals[address] = error
 
     def _note_unreachable(self, address: str, error: Unreachable, reasons: dict[str, str]) -> bool:
         """Note the reason; return whether it is in vain to try this address again."""

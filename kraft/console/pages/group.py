@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.client import ErrorCode, GroupDescription, GroupMember, Refusal, TopicPartition
-from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, wanted, with_rows
+from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, as_far_as_known, wanted, with_rows
 from kraft.console.pages.groups import OFFSET_TYPES, Lag, judged_by, knows_lags, lag_of
 from kraft.console.pages.log_ends import End, log_ends
 from kraft.console.sampling import Watched, moment
@@ -137,7 +137,7 @@ def described_group(asked: Asked, name: str) -> GroupDescription:
     except Refusal as refusal:
         if refusal.error_code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        for each in asked.admin.list_groups(timeout_ms=CLIENT_MS // 2):
+        for each in as_far_as_known(lambda: asked.admin.list_groups(timeout_ms=CLIENT_MS // 2))[0]:
             if each.group_id == name and each.type.lower() not in OFFSET_TYPES:
                 raise Refusal(ErrorCode.UNSUPPORTED_VERSION, listed_only(name, each.type)) from None
         raise

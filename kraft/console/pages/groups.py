@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.client import ErrorCode, GroupDescription, KraftError, OffsetAndMetadata, TopicPartition
-from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, wanted
+from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, as_far_as_known, wanted, without_value
 from kraft.console.pages.log_ends import End, log_ends
+from kraft.health.facts import PROBE_MS
 from kraft.model.group_lags import UNKNOWN, GroupLag
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class Lag(Struct, frozen=True, kw_only=True):
 
 class Groups(Struct, frozen=True, kw_only=True):
     groups: Panel[Paged[GroupRow]]
+    missing: str = ""
+    """Brokers that did not answer: the groups that they coordinate are not in the list."""
+
     members: Panel[dict[str, int]]
     """By group, those of this page of the table; a group that cannot be described is left out."""
 
@@ -74,44 +78,50 @@ class Groups(Struct, frozen=True, kw_only=True):
         return self.groups.status
 
 
+class _Found(Struct, frozen=True, kw_only=True):
+    rows: list[GroupRow]
+    """Those that the search finds."""
+
+    total: int
+    missing: str
+
+
 async def groups(asked: Asked) -> Groups:
     asked_for = wanted(asked.query, SORTS)
     if asked_for.sort == "lag":
-        listed, lags = await _by_lag(asked, asked_for)
+        listed, missing, lags = await _by_lag(asked, asked_for)
         shown = _with_offsets(listed)
         members = await asked.panel(lambda: _members(asked.admin, shown))
     else:
-        listed = await asked.panel(lambda: _listed(asked.admin, asked_for))
+        found = await asked.panel(lambda: _found(asked.admin, asked_for))
+        listed, missing = _page(found, partial(_order, asked_for.sort), asked_for)
         shown = _with_offsets(listed)
         members, lags = await asyncio.gather(
             asked.panel(lambda: _members(asked.admin, shown)), asked.panel(lambda: lags_of_groups(asked, shown))
         )
     if lags.value is not None and not knows_lags(asked):
         lags = Panel(value={name: _with_samples(asked, name, each) for name, each in lags.value.items()})
-    return Groups(groups=listed, members=members, lags=lags, judged_by=judged_by(asked))
+    return Groups(groups=listed, missing=missing, members=members, lags=lags, judged_by=judged_by(asked))
 
 
 def _with_offsets(listed: Panel[Paged[GroupRow]]) -> list[str]:
     return [each.group for each in (listed.value.rows if listed.value else []) if each.type.lower() in OFFSET_TYPES]
 
 
-async def _by_lag(asked: Asked, asked_for: Wanted) -> tuple[Panel[Paged[GroupRow]], Panel[dict[str, Lag]]]:
-    """Return the page of groups by their lag, and the lags of those that it has.
+async def _by_lag(asked: Asked, asked_for: Wanted) -> tuple[Panel[Paged[GroupRow]], str, Panel[dict[str, Lag]]]:
+    """Return the page of groups by their lag, who did not tell of groups, and the lags of those that it has.
 
     All groups that the search finds have to be asked about. If that cannot be done, they are in the order of their
     names, and the panel of lags says why.
     """
     found = await asked.panel(lambda: _found(asked.admin, asked_for))
-    if found.value is None:
-        return Panel(problem=found.problem, code=found.code), Panel()
-    rows, total = found.value
-    names = [each.group for each in rows if each.type.lower() in OFFSET_TYPES]
+    names = [each.group for each in (found.value.rows if found.value else ()) if each.type.lower() in OFFSET_TYPES]
     lags = await asked.panel(lambda: lags_of_groups(asked, names))
-    page = asked_for.shown(rows, total, partial(lag_order, lags.value or {}))
-    if lags.value is not None:
-        here = {each.group for each in page.rows}
+    page, missing = _page(found, partial(lag_order, lags.value or {}), asked_for)
+    if lags.value is not None and page.value is not None:
+        here = {each.group for each in page.value.rows}
         lags = Panel(value={name: each for name, each in lags.value.items() if name in here})
-    return Panel(value=page), lags
+    return page, missing, lags
 
 
 def lag_order(lags: Mapping[str, Lag], group: GroupRow) -> tuple[int, str]:
@@ -128,22 +138,24 @@ def _with_samples(asked: Asked, name: str, lag: Lag) -> Lag:
     return replace(lag, behind_ms=behind.ms, is_at_least=behind.is_at_least, status=known.state.name)
 
 
-def _found(admin: Admin, asked_for: Wanted) -> tuple[list[GroupRow], int]:
-    """Return the groups that the search finds, and how many there are in all."""
+def _found(admin: Admin, asked_for: Wanted) -> _Found:
+    groups, missing = as_far_as_known(lambda: admin.list_groups(timeout_ms=PROBE_MS))
     rows = [
-        GroupRow(group=each.group_id, state=each.state, type=each.type, protocol=each.protocol_type)
-        for each in admin.list_groups(timeout_ms=CLIENT_MS)
+        GroupRow(group=each.group_id, state=each.state, type=each.type, protocol=each.protocol_type) for each in groups
     ]
-    return [each for each in rows if asked_for.matches(each.group)], len(rows)
+    return _Found(rows=[each for each in rows if asked_for.matches(each.group)], total=len(rows), missing=missing)
 
 
-def _listed(admin: Admin, asked_for: Wanted) -> Paged[GroupRow]:
-    found, total = _found(admin, asked_for)
+def _page(
+    found: Panel[_Found], key: Callable[[GroupRow], tuple[str | int, str]], asked_for: Wanted
+) -> tuple[Panel[Paged[GroupRow]], str]:
+    if found.value is None:
+        return without_value(found), ""
+    return Panel(value=asked_for.shown(found.value.rows, found.value.total, key)), found.value.missing
 
-    def key(each: GroupRow) -> tuple[str, str]:
-        return {"state": each.state, "type": each.type}.get(asked_for.sort, ""), each.group
 
-    return asked_for.shown(found, total, key)
+def _order(sort: str, group: GroupRow) -> tuple[str, str]:
+    return {"state": group.state, "type": group.type}.get(sort, ""), group.group
 
 
 def _members(admin: Admin, shown: Sequence[str]) -> dict[str, int]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from kraft.client import KraftError, ListedGroup, TopicPartition
-from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Panel
+from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Panel, as_far_as_known
 from kraft.console.forms import Changed, Done, WrongInput
-from kraft.console.pages.topic_figures import bytes_by_topic, offsets_of
+from kraft.console.pages.topic_figures import offsets_of, sizes_of
 from kraft.console.pages.topics import PLACES_MAX
+from kraft.health.facts import PROBE_MS
 from kraft.metadata.acl_filters import AclFilter
 from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kraft.model.access import Operation, PatternType, PermissionType, ResourceType
@@ -50,6 +51,8 @@ class Doomed(Struct, frozen=True, kw_only=True):
 
     records_problem: str
     size_bytes: int | None
+    silent: list[int] = []
+    """Brokers that did not answer for the sizes of their replicas, which are not counted."""
 
 
 class GroupOfTopic(Struct, frozen=True, kw_only=True):
@@ -68,6 +71,9 @@ class GroupsOfTopic(Struct, frozen=True, kw_only=True):
     total: int
     unanswered: int
     """Groups of those asked that could not be asked, as this user may not see them or their coordinator is away."""
+
+    missing: str = ""
+    """Brokers that did not answer: the groups that they coordinate are not known."""
 
 
 class AclOfTopic(Struct, frozen=True, kw_only=True):
@@ -113,9 +119,10 @@ def _doomed(admin: Admin, name: str) -> Doomed:
     except KraftError as error:
         problem = str(error)
     try:
-        size = bytes_by_topic(admin.describe_log_directories(partitions=places, timeout_ms=CLIENT_MS // 3)).get(name, 0)
+        sizes = sizes_of(admin.describe_log_directories(partitions=places, timeout_ms=CLIENT_MS // 3))
+        size, silent = sizes.by_topic.get(name, 0), sizes.silent
     except KraftError:
-        size = None
+        size, silent = None, []
     is_internal = metadata.is_internal or name in INTERNAL_TOPICS
     lost = "all groups with their committed offsets" if name == OFFSETS_TOPIC else "what brokers keep in it"
     return Doomed(
@@ -128,6 +135,7 @@ def _doomed(admin: Admin, name: str) -> Doomed:
         records=records,
         records_problem=problem,
         size_bytes=size,
+        silent=silent,
     )
 
 
@@ -142,7 +150,7 @@ def _id(description: TopicDescription) -> str:
 def groups_of(admin: Admin, topic: str) -> GroupsOfTopic:
     """Return the groups that have committed offsets of the topic, or members that read it, as far as time allows."""
     until_s = time.monotonic() + GROUPS_S
-    listed = admin.list_groups(timeout_ms=CLIENT_MS)
+    listed, missing = as_far_as_known(lambda: admin.list_groups(timeout_ms=PROBE_MS))
     # Those with members first: they are who would notice.
     listed.sort(key=lambda each: each.state in _WITHOUT_MEMBERS)
     found: list[GroupOfTopic] = []
@@ -160,7 +168,11 @@ def groups_of(admin: Admin, topic: str) -> GroupsOfTopic:
         unanswered += len(some) - len(rows)
         found += (each for each in rows if each.committed or each.members)
     return GroupsOfTopic(
-        groups=sorted(found, key=lambda each: each.group), asked=asked, total=len(listed), unanswered=unanswered
+        groups=sorted(found, key=lambda each: each.group),
+        asked=asked,
+        total=len(listed),
+        unanswered=unanswered,
+        missing=missing,
     )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from kraft.client import KraftError, TopicPartition
+from kraft.client import KraftError, Refusal, TopicPartition
 from kraft.console.asking import CLIENT_MS
 from kraft.console.growth import Growth, Rate
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -63,7 +64,8 @@ class Shape(Struct, frozen=True, kw_only=True):
     """How many partitions are led by their preferred leader."""
 
     replicas_away: int = 0
-    """Replicas on brokers that are not in service, or in directories that failed: nobody tells their sizes."""
+    """Replicas on brokers that are not in service, or do not answer, or in directories that failed: nobody tells their
+    sizes."""
 
 
 class Offsets(Struct, frozen=True, kw_only=True):
@@ -140,8 +142,10 @@ def offsets_of(admin: Admin, places: Iterable[TopicPartition]) -> dict[TopicPart
     if not asked:
         return {}
     starts = admin.list_offsets(dict.fromkeys(asked, EARLIEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2)
-    ends = admin.list_offsets(dict.fromkeys(asked, LATEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2)
-    return {each: _offsets(starts[each], ends[each]) for each in asked}
+    # A leader that is silent is waited for once.
+    known = [each for each in asked if not isinstance(starts[each], KraftError)]
+    ends = admin.list_offsets(dict.fromkeys(known, LATEST_TIMESTAMP), timeout_ms=CLIENT_MS // 2) if known else {}
+    return {each: _offsets(starts[each], ends.get(each, starts[each])) for each in asked}
 
 
 def _offsets(start: OffsetAndTimestamp | KraftError, end: OffsetAndTimestamp | KraftError) -> Offsets:
@@ -175,23 +179,38 @@ def _records(offsets: Sequence[Offsets], growth: Growth, where: tuple[str, str],
     )
 
 
-def bytes_by_topic(outcomes: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]) -> dict[str, int]:
-    """Return the bytes of the logs of each topic's replicas. Raises the error of a broker that did not answer."""
-    found: Counter[str] = Counter()
-    for place, size in bytes_by_partition(outcomes).items():
-        found[place.topic] += size
-    return found
+class Sizes(Struct, frozen=True, kw_only=True):
+    """Bytes of the logs of partitions, of all replicas on the brokers that answered."""
+
+    by_partition: dict[TopicPartition, int]
+    silent: list[int]
+    """Brokers that did not answer."""
+
+    @property
+    def by_topic(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for place, size in self.by_partition.items():
+            found[place.topic] += size
+        return dict(found)
 
 
-def bytes_by_partition(
-    outcomes: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError],
-) -> dict[TopicPartition, int]:
-    """Return the bytes of all replicas of each partition, likewise."""
+def sizes_of(outcomes: Mapping[int, Sequence[DescribeLogDirsResult] | KraftError]) -> Sizes:
+    """Return what brokers say of their log directories. Raises the error if one refuses, or none answers."""
     found: Counter[TopicPartition] = Counter()
-    for outcome in outcomes.values():
+    silent = []
+    for broker_id, outcome in sorted(outcomes.items()):
         if isinstance(outcome, KraftError):
-            raise outcome
+            silent.append(broker_id)
+            if len(silent) == len(outcomes) or isinstance(outcome, Refusal):
+                raise outcome
+            continue
         for topic in (each for directory in outcome for each in directory.topics):
             for each in topic.partitions:
                 found[TopicPartition(topic.name, each.partition_index)] += each.partition_size
-    return found
+    return Sizes(by_partition=found, silent=silent)
+
+
+def without_replicas_on(shape: Shape, partitions: Sequence[Partition], silent: Sequence[int]) -> Shape:
+    """Return the shape of a topic with the replicas on these brokers counted among those that are away."""
+    more = sum(broker in silent for each in partitions for broker in {*each.replica_nodes} - {*each.offline_replicas})
+    return replace(shape, replicas_away=shape.replicas_away + more)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.client import TopicPartition
-from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, wanted, with_rows
+from kraft.console.asking import CLIENT_MS, Asked, Paged, Panel, Wanted, wanted, with_rows, without_value
 from kraft.console.pages.topic_figures import (
     Offsets,
     Partition,
     Shape,
     TopicRecords,
-    bytes_by_partition,
-    bytes_by_topic,
     leader_of,
     offsets_of,
     records_by_topic,
     shape_of,
+    sizes_of,
+    without_replicas_on,
 )
+from kraft.health.facts import PROBE_MS
 from kraft.model.ids import uuid_to_text
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ class Topics(Struct, frozen=True, kw_only=True):
     sizes: Panel[dict[str, int]] | None
     """Bytes of all replicas of a topic, likewise."""
 
+    silent: list[int] = []
+    """Brokers that did not answer for the sizes of their replicas, which are not counted."""
+
     @property
     def status(self) -> int:
         return self.topics.status
@@ -99,6 +104,9 @@ class Topic(Struct, frozen=True, kw_only=True):
     sizes: Panel[dict[int, int]]
     """Bytes of all replicas of a partition, likewise."""
 
+    silent: list[int] = []
+    """Brokers that did not answer for the sizes of their replicas, which are not counted."""
+
     size_bytes: int | None = None
     """Of the whole topic; None: not known."""
 
@@ -109,25 +117,42 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 class _Listed(Struct, frozen=True, kw_only=True):
     page: Paged[TopicRow]
-    places: list[TopicPartition]
-    """The partitions of the rows."""
+    partitions: Mapping[str, Sequence[Partition]]
+    """Those of the rows, by topic."""
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, each.partition_index) for topic, of in self.partitions.items() for each in of]
+
+    def shown(self, silent: Sequence[int]) -> Paged[TopicRow]:
+        """Return the rows, where the replicas on these brokers count among those that are away."""
+        rows = [
+            replace(each, shape=without_replicas_on(each.shape, self.partitions[each.topic], silent))
+            for each in self.page.rows
+        ]
+        return with_rows(self.page, rows)
 
 
 async def topics(asked: Asked) -> Topics:
     listed = await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS)))
     found = listed.value
     if found is None:
-        unknown: Panel[Any] = Panel(problem=listed.problem, code=listed.code)
+        unknown = without_value(listed)
         return Topics(topics=unknown, records=unknown, sizes=unknown)
-    if len(found.places) > PLACES_MAX:
+    places = found.places
+    if len(places) > PLACES_MAX:
         return Topics(topics=Panel(value=found.page), records=Panel(problem=_TOO_MANY), sizes=Panel(problem=_TOO_MANY))
-    if len(found.places) > PLACES_AT_ONCE_MAX and asked.query.get("more") != "true":
+    if len(places) > PLACES_AT_ONCE_MAX and asked.query.get("more") != "true":
         return Topics(topics=Panel(value=found.page), records=None, sizes=None)
     records, sizes = await asyncio.gather(
-        asked.panel(lambda: _records(asked, offsets_of(asked.admin, found.places))),
-        asked.panel(lambda: bytes_by_topic(_directories(asked.admin, found.places))),
+        asked.panel(lambda: _records(asked, offsets_of(asked.admin, places))),
+        asked.panel(lambda: sizes_of(_directories(asked.admin, places))),
     )
-    return Topics(topics=Panel(value=found.page), records=records, sizes=sizes)
+    if sizes.value is None:
+        return Topics(topics=Panel(value=found.page), records=records, sizes=without_value(sizes))
+    silent = sizes.value.silent
+    by_topic = Panel(value=sizes.value.by_topic)
+    return Topics(topics=Panel(value=found.shown(silent)), records=records, sizes=by_topic, silent=silent)
 
 
 def _listed(admin: Admin, asked_for: Wanted) -> _Listed:
@@ -148,10 +173,7 @@ def _listed(admin: Admin, asked_for: Wanted) -> _Listed:
         TopicRow(topic=each, internal=each in internal, shape=shape_of(partitions[each], brokers))
         for each in names.rows
     ]
-    return _Listed(
-        page=with_rows(names, rows),
-        places=[TopicPartition(topic, each.partition_index) for topic in names.rows for each in partitions[topic]],
-    )
+    return _Listed(page=with_rows(names, rows), partitions={each: partitions[each] for each in names.rows})
 
 
 def _measure(sort: str) -> Callable[[Shape], int]:
@@ -170,48 +192,52 @@ def _records(asked: Asked, offsets: Mapping[TopicPartition, Offsets]) -> dict[st
 
 
 def _directories(admin: Admin, places: Sequence[TopicPartition]) -> Directories:
-    return admin.describe_log_directories(partitions=places, timeout_ms=CLIENT_MS)
+    return admin.describe_log_directories(partitions=places, timeout_ms=PROBE_MS)
 
 
 async def topic(asked: Asked) -> Topic:
     name, shown = asked.path["topic"], wanted(asked.query, ("partition",))
 
-    def facts() -> TopicFacts:
+    def facts() -> tuple[TopicFacts, Sequence[Partition]]:
         description = asked.admin.describe_topics([name], timeout_ms=CLIENT_MS // 2)[0]
         brokers = asked.admin.describe_cluster(topics=(), timeout_ms=CLIENT_MS // 2).brokers
-        return facts_of(description, len(brokers), shown)
+        return facts_of(description, len(brokers), shown), description.metadata.partitions
 
     described = await asked.panel(facts)
-    found = described.value
-    if found is None:
-        return Topic(topic=described, offsets=Panel(value={}), records=Panel(value=None), sizes=Panel(value={}))
+    if described.value is None:
+        unknown = without_value(described)
+        return Topic(topic=unknown, offsets=Panel(value={}), records=Panel(value=None), sizes=Panel(value={}))
+    found, partitions = described.value
     is_whole = found.shape.partitions <= PLACES_MAX
     numbers = [each.partition for each in found.partitions.rows]
     places = [TopicPartition(name, each) for each in (range(found.shape.partitions) if is_whole else numbers)]
     offsets, sizes = await asyncio.gather(
         asked.panel(lambda: offsets_of(asked.admin, places)),
-        asked.panel(lambda: bytes_by_partition(_directories(asked.admin, places))),
+        asked.panel(lambda: sizes_of(_directories(asked.admin, places))),
     )
+    silent = sizes.value.silent if sizes.value else []
+    by_partition = without_value(sizes) if sizes.value is None else Panel(value=sizes.value.by_partition)
     return Topic(
-        topic=described,
+        topic=Panel(value=replace(found, shape=without_replicas_on(found.shape, partitions, silent))),
         offsets=_of_numbers(offsets, numbers),
         records=_of_all(asked, name, offsets if is_whole else Panel(problem=_TOO_MANY)),
-        sizes=_of_numbers(sizes, numbers),
-        size_bytes=sum((sizes.value or {}).values()) if is_whole and not sizes.problem else None,
+        sizes=_of_numbers(by_partition, numbers),
+        silent=silent,
+        size_bytes=sum(sizes.value.by_partition.values()) if is_whole and sizes.value else None,
     )
 
 
 def _of_numbers(found: Panel[dict[TopicPartition, T]], numbers: Sequence[int]) -> Panel[dict[int, T]]:
     """Return what was found of the partitions that are shown."""
     if found.value is None:
-        return Panel(problem=found.problem, code=found.code)
+        return without_value(found)
     by_number = {each.partition: value for each, value in found.value.items()}
     return Panel(value={each: by_number[each] for each in numbers if each in by_number})
 
 
 def _of_all(asked: Asked, topic: str, offsets: Panel[dict[TopicPartition, Offsets]]) -> Panel[TopicRecords]:
     if offsets.value is None:
-        return Panel(problem=offsets.problem, code=offsets.code)
+        return without_value(offsets)
     return Panel(value=_records(asked, offsets.value).get(topic))
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from kraft.client import KraftError, Refusal, TopicPartition
-from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, wanted
+from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, as_far_as_known, wanted
 from kraft.console.forms import WrongInput
+from kraft.health.facts import PROBE_MS
 
 if TYPE_CHECKING:
     from kraft.client import Admin, TransactionDescription
@@ -47,6 +48,9 @@ class Begun(Struct, frozen=True, kw_only=True):
 
 class Transactions(Struct, frozen=True, kw_only=True):
     transactions: Panel[Paged[TransactionRow]]
+    missing: str = ""
+    """Brokers that did not answer: the transactional ids that they coordinate are not in the list."""
+
     begun: Panel[dict[str, Begun]]
     """Of the open ones of this page of the table."""
 
@@ -107,13 +111,17 @@ def now_ms() -> int:
 async def transactions(asked: Asked) -> Transactions:
     show = "open" if asked.query.get("show") == "open" else "all"
     listed = await asked.panel(lambda: _listed(asked.admin, wanted(asked.query, SORTS), show))
-    rows = [] if listed.value is None else listed.value.rows
+    page, missing = listed.value or (None, "")
+    rows = [] if page is None else page.rows
     still_open = [each.transactional_id for each in rows if each.state in OPEN_STATES]
     begun = await asked.panel(lambda: _begun(asked.admin, still_open))
-    return Transactions(transactions=listed, begun=begun, show=show)
+    of_page: Panel[Paged[TransactionRow]] = Panel(value=page, problem=listed.problem, code=listed.code)
+    return Transactions(transactions=of_page, missing=missing, begun=begun, show=show)
 
 
-def _listed(admin: Admin, asked_for: Wanted, show: str) -> Paged[TransactionRow]:
+def _listed(admin: Admin, asked_for: Wanted, show: str) -> tuple[Paged[TransactionRow], str]:
+    states = OPEN_STATES if show == "open" else ()
+    listed, missing = as_far_as_known(lambda: admin.list_transactions(states=states, timeout_ms=PROBE_MS))
     rows = [
         TransactionRow(
             transactional_id=each.transactional_id,
@@ -121,7 +129,7 @@ def _listed(admin: Admin, asked_for: Wanted, show: str) -> Paged[TransactionRow]
             producer_id=each.producer_id,
             coordinator=each.coordinator_id,
         )
-        for each in admin.list_transactions(states=OPEN_STATES if show == "open" else (), timeout_ms=CLIENT_MS)
+        for each in listed
     ]
     found = [each for each in rows if asked_for.matches(each.transactional_id)]
 
@@ -129,7 +137,7 @@ def _listed(admin: Admin, asked_for: Wanted, show: str) -> Paged[TransactionRow]
         state = each.state if asked_for.sort == "state" else ""
         return state, each.producer_id if asked_for.sort == "producer" else 0, each.transactional_id
 
-    return asked_for.shown(found, len(rows), key)
+    return asked_for.shown(found, len(rows), key), missing
 
 
 def _begun(admin: Admin, ids: Sequence[str]) -> dict[str, Begun]:

@@ -29,6 +29,9 @@ PAGE_S: Final = 2.0
 LOOK_UP_MS: Final = 1_200
 """Longest wait for offsets."""
 
+FIRST_LOOK_UP_MS: Final = 700
+"""Longest wait for the first offsets of partitions: those whose leader is silent are left out of the page."""
+
 PAGE_BYTES_MAX: Final = 8 << 20
 SCAN_BYTES_MAX: Final = 64 << 20
 """Fetched bytes of a page with a filter: most of the records are not shown, and not kept."""
@@ -183,10 +186,12 @@ def bounds_of(asked: Asked, consumer: Consumer, topic: str, numbers: list[int], 
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     problems = []
-    earliest = asked.admin.list_offsets(dict.fromkeys(places, EARLIEST_TIMESTAMP), timeout_ms=LOOK_UP_MS)
-    latest = asked.admin.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP), timeout_ms=LOOK_UP_MS)
+    earliest = asked.admin.list_offsets(dict.fromkeys(places, EARLIEST_TIMESTAMP), timeout_ms=FIRST_LOOK_UP_MS)
+    # A leader that is silent is waited for once.
+    known = [each for each in places if not isinstance(earliest[each], KraftError)]
+    latest = asked.admin.list_offsets(dict.fromkeys(known, LATEST_TIMESTAMP), timeout_ms=LOOK_UP_MS) if known else {}
     for place in places:
-        start, end = earliest[place], latest[place]
+        start, end = earliest[place], latest.get(place, earliest[place])
         if isinstance(start, KraftError) or isinstance(end, KraftError):
             problems.append(
                 f"partition {place.partition} is left out: {start if isinstance(start, KraftError) else end}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -16,11 +18,17 @@ from tests.support.console_cluster import ConsoleCluster, console_cluster, right
 from tests.support.waiting import until
 
 TOPIC: Final = "orders"
+SETTINGS: Final = {
+    # One that is paused stays in service for so long.
+    "broker.session.timeout.ms": "60000",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "3",
+}
 
 
 @pytest.fixture(name="place", scope="module")
 def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleCluster]:
-    with console_cluster(tmp_path_factory.mktemp("actions"), 3, rights(TOPIC)) as place:
+    with console_cluster(tmp_path_factory.mktemp("actions"), 3, rights(TOPIC), **SETTINGS) as place:
         yield place
 
 
@@ -192,3 +200,56 @@ def test_who_may_not_change_anything_is_told_so(place: ConsoleCluster, admin: Ad
         assert viewer.post(path, {"token": "guessed", **fields}).status == 403
         assert place.browsers["nobody"].post(path, fields).status == 303
     assert len(admin.describe_topics([TOPIC])[0].metadata.partitions) == 1
+
+
+def is_done(change: Callable[[], Mapping[TopicPartition, object]]) -> bool:
+    return set(change().values()) == {None}
+
+
+@contextmanager
+def paused(place: ConsoleCluster, admin: Admin) -> Iterator[int]:
+    """Pause a broker that is not the active controller."""
+    broker = min({1, 2, 3} - {admin.describe_quorum().leader_id})
+    node = place.cluster.local.nodes[broker]
+    node.pause()
+    try:
+        yield broker
+    finally:
+        node.resume()
+
+
+def test_a_broker_that_does_not_answer_is_named_and_what_the_others_know_is_shown(
+    place: ConsoleCluster, admin: Admin
+) -> None:
+    ids = [f"watched-{each}" for each in range(9)]
+    admin.create_topic("seen", 3, 3)
+    for each in ids:
+        commit = partial(admin.alter_consumer_group_offsets, each, {TopicPartition("seen", 0): 0})
+        until(partial(is_done, commit), "the topic is known to each broker")
+        with Producer(place.cluster.bootstrap_servers, transactional_id=each) as producer:
+            producer.begin_transaction()
+            producer.send("seen", b"1", partition=0).result(30)
+            producer.commit_transaction()
+    coordinators = {each.group_id: each.coordinator.node_id for each in admin.describe_consumer_groups(ids)}
+    of_transactions = {each.transactional_id: each.coordinator_id for each in admin.list_transactions()}
+    with paused(place, admin) as silent:
+        for name in ("prod", "open"):
+            base, browser = f"/clusters/{name}", place.administrator(name)
+            groups = view_of(browser, f"{base}/groups?q=watched&sort=lag")
+            shown = {each["group"] for each in groups["groups"]["value"]["rows"]}
+            assert shown == {each for each in ids if coordinators[each] != silent}
+            assert f"broker {silent} did not answer" in groups["missing"]
+            assert groups["lags"]["value"].keys() == shown, groups["lags"]
+            found = view_of(browser, f"{base}/transactions?q=watched")
+            shown = {each["transactional_id"] for each in found["transactions"]["value"]["rows"]}
+            assert shown == {each for each in ids if of_transactions[each] != silent}
+            assert f"broker {silent} did not answer" in found["missing"]
+            topics = view_of(browser, f"{base}/topics?q=seen")
+            assert (topics["silent"], topics["sizes"]["value"]["seen"] > 0) == ([silent], True)
+            assert topics["topics"]["value"]["rows"][0]["shape"]["replicas_away"] == 3
+            topic = view_of(browser, f"{base}/topics/seen")
+            assert (topic["silent"], len(topic["sizes"]["value"])) == ([silent], 3)
+            doomed = view_of(browser, f"{base}/topics/seen/delete")
+            assert f"broker {silent} did not answer" in doomed["groups"]["value"]["missing"]
+            assert doomed["topic"]["value"]["silent"] == [silent]
+            assert view_of(browser, f"{base}/acls/of?principal=User:viewer")["rights"]["value"]["is_authorized"]

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from kraft.access.administrators import AccessSettings, is_last_administrator, loses_last_administrator
+from kraft.access.administrators import (
+    AccessSettings,
+    access_settings,
+    is_last_administrator,
+    loses_last_administrator,
+)
+from kraft.client import ErrorCode, KraftError, Refusal
 from kraft.metadata.acls import AclEntry
 from kraft.model.access import Operation, PermissionType, ResourceType
+from kraft.rpc.peers import Unreachable
 from tests.support.acl_entries import ALLOW, DENY, entry
 
 NO_SUPER_USERS = AccessSettings(is_authorized=True, super_users=frozenset(), allow_if_no_acl=False)
@@ -83,3 +93,35 @@ def test_a_user_is_the_last_administrator_if_nobody_else_is_one(
 def test_super_users_are_administrators() -> None:
     settings = AccessSettings(is_authorized=True, super_users=frozenset({"User:root"}), allow_if_no_acl=False)
     assert not loses_last_administrator([ANNA], [], settings)
+
+
+class FakeAdmin:
+    """Brokers that answer with what their files say, or not at all."""
+
+    def __init__(self, answers: dict[int, KraftError | str], fenced: int = 0) -> None:
+        self._answers = answers
+        self._fenced = fenced
+
+    def describe_brokers(self) -> list[Any]:
+        return [SimpleNamespace(broker_id=each, fenced=each == self._fenced) for each in self._answers]
+
+    def describe_broker_configs(self, broker_id: int, **_: object) -> list[Any]:
+        answer = self._answers[broker_id]
+        if isinstance(answer, KraftError):
+            raise answer
+        return [SimpleNamespace(name="super.users", value=answer)]
+
+
+def test_a_broker_that_does_not_answer_hides_no_super_user() -> None:
+    silent = Unreachable("b-1:9094", "no answer")
+    gone = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "broker 2 is not in service")
+    admin: Any = FakeAdmin({1: silent, 2: gone, 3: "User:root"})
+    assert access_settings(admin).super_users == {"User:root"}
+    admin = FakeAdmin({1: "User:old", 2: "User:root"}, fenced=1)
+    assert access_settings(admin).super_users == {"User:root"}
+    admin = FakeAdmin({1: silent, 2: silent})
+    with pytest.raises(Unreachable):
+        access_settings(admin)
+    admin = FakeAdmin({1: Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no"), 2: "User:root"})
+    with pytest.raises(Refusal):
+        access_settings(admin)

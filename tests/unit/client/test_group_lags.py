@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraft.client.aio.group_admin import GroupsMissing, describe_group_lags
+from kraft.client.aio.group_admin import describe_group_lags
+from kraft.client.cluster.any_broker import PartMissing
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.group_lags import DescribeGroupLagsResponse, GroupLag
 from kraft.rpc.peers import Unreachable
@@ -21,7 +22,7 @@ DOWN = Unreachable("broker-2:9094", "broker 2 does not answer")
 
 
 def admin(*answers: list[GroupLag] | KraftError) -> Any:
-    async def outcome_of_each_broker(*_: object) -> dict[int, DescribeGroupLagsResponse | KraftError]:
+    async def outcome_of_each_broker(*_: object, **__: object) -> dict[int, DescribeGroupLagsResponse | KraftError]:
         return {
             number: each if isinstance(each, KraftError) else DescribeGroupLagsResponse(groups=each)
             for number, each in enumerate(answers)
@@ -61,7 +62,7 @@ async def test_a_broker_that_is_down_is_an_error_of_the_groups_that_it_may_coord
 async def test_all_groups_are_told_of_by_all_brokers_or_by_none() -> None:
     with pytest.raises(Unreachable, match="broker 2") as caught:
         await describe_group_lags(admin([HERE], DOWN))
-    assert isinstance(caught.value, GroupsMissing)
+    assert isinstance(caught.value, PartMissing)
     assert caught.value.found == [HERE]
     assert str(caught.value) == f"{DOWN}: the groups that it coordinates are missing"
     with pytest.raises(Unreachable, match="broker 2"):

@@ -188,7 +188,10 @@ def _of_transactions() -> list[tuple[str, Any]]:
     found = HangingFound(hanging=[hanging], open=1, searched=1, failed=1, first_failure=EVIL)
     return [
         ("transactions.html", Transactions(transactions=failed(), begun=failed(), show="all")),
-        ("transactions.html", Transactions(transactions=Panel(value=paged(one)), begun=failed(), show="open")),
+        (
+            "transactions.html",
+            Transactions(transactions=Panel(value=paged(one)), missing=EVIL, begun=failed(), show="open"),
+        ),
         (
             "transactions.html",
             Transactions(transactions=Panel(value=paged(one)), begun=Panel(value={EVIL: begun}), show="all"),

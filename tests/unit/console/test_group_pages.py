@@ -28,7 +28,12 @@ def views() -> list[tuple[str, Any]]:
     return [
         ("groups.html", Groups(groups=failed(), members=failed(), lags=failed(), judged_by="console")),
         *(
-            ("groups.html", Groups(groups=Panel(value=paged(row)), members=members, lags=of_rows, judged_by="console"))
+            (
+                "groups.html",
+                Groups(
+                    groups=Panel(value=paged(row)), missing=EVIL, members=members, lags=of_rows, judged_by="console"
+                ),
+            )
             for members, of_rows in [
                 (Panel(value={EVIL: 1}), Panel(value={EVIL: Lag(problem=EVIL)})),
                 (failed(), failed()),

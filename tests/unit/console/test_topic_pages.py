@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraft.client import ConfigSource, NewTopic, TopicPartition
+from kraft.client import ConfigSource, ErrorCode, NewTopic, Refusal, TopicPartition
 from kraft.console.asking import Asked, Paged, Panel
 from kraft.console.config import ClusterConfig
 from kraft.console.forms import Changed, Form, WrongInput, form_of
@@ -36,12 +36,21 @@ from kraft.console.pages.topic_creation import (
     new_topic,
 )
 from kraft.console.pages.topic_deletion import AclOfTopic, Doomed, GroupOfTopic, GroupsOfTopic, TopicDeletion, acl_rows
-from kraft.console.pages.topic_figures import Offsets, TopicRecords, records_by_topic, shape_of
+from kraft.console.pages.topic_figures import (
+    Offsets,
+    TopicRecords,
+    records_by_topic,
+    shape_of,
+    sizes_of,
+    without_replicas_on,
+)
 from kraft.console.pages.topics import PLACES_AT_ONCE_MAX, PartitionRow, Topic, TopicFacts, TopicRow, Topics
 from kraft.console.state import State
 from kraft.model.access import Operation
 from kraft.model.configs import ConfigType
+from kraft.rpc.peers import Unreachable
 from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from kraft.wire.schema.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic
 from kraft.wire.schema.metadata import MetadataResponsePartition
 from tests.support.acl_entries import PREFIXED, entry
 from tests.support.console_pages import EVIL, assert_shown_as_text, html_of
@@ -119,6 +128,7 @@ def views_of_topics() -> dict[str, list[Any]]:
                 offsets=Panel(value={0: Offsets(start=None, end=None, problem=EVIL)}),
                 records=Panel(value=records),
                 sizes=Panel(value={0: 1}),
+                silent=[2],
             ),
             Topic(topic=Panel(value=facts), offsets=failed(), records=failed(), sizes=failed()),
             Topic(topic=failed(), offsets=failed(), records=failed(), sizes=failed()),
@@ -174,7 +184,7 @@ def views_of_deletions() -> dict[str, list[Any]]:
         "topic_deletion.html": [
             TopicDeletion(
                 topic=Panel(value=doomed),
-                groups=Panel(value=GroupsOfTopic(groups=[group], asked=1, total=2, unanswered=1)),
+                groups=Panel(value=GroupsOfTopic(groups=[group], asked=1, total=2, unanswered=1, missing=EVIL)),
                 acls=Panel(value=[acl]),
             ),
             TopicDeletion(topic=Panel(value=doomed), groups=failed(), acls=failed()),
@@ -222,6 +232,33 @@ def test_a_size_is_a_lower_bound_while_replicas_are_away() -> None:
         row = TopicRow(topic="orders", internal=False, shape=shape_of([part(0, 1, (1, 2), offline=away)], 3))
         page = Topics(topics=Panel(value=paged(row)), records=Panel(value={}), sizes=Panel(value={"orders": 5}))
         assert f'<td class="n">{shown}</td>' in html_of("topics.html", page)
+
+
+def test_sizes_are_those_of_the_brokers_that_answer() -> None:
+    silent = Unreachable("b-2:9094", "no answer")
+    sizes = sizes_of({1: [directory("orders", {0: 5, 1: 7})], 2: silent, 3: [directory("orders", {0: 4})]})
+    assert (sizes.by_topic, sizes.by_partition[TopicPartition("orders", 0)]) == ({"orders": 16}, 9)
+    assert sizes.silent == [2]
+    partitions = [part(0, 1, (1, 2)), part(1, 1, (1, 2), offline=(2,)), part(2, 1, (1, 3))]
+    assert without_replicas_on(shape_of(partitions, 3), partitions, [2]).replicas_away == 2
+
+
+def test_sizes_that_nobody_tells_or_that_are_refused_are_a_problem() -> None:
+    silent = Unreachable("b-2:9094", "no answer")
+    with pytest.raises(Unreachable):
+        sizes_of({1: silent, 2: silent})
+    with pytest.raises(Refusal):
+        sizes_of({1: [], 2: Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")})
+
+
+def directory(topic: str, sizes: dict[int, int]) -> DescribeLogDirsResult:
+    rows = tuple(
+        DescribeLogDirsPartition(partition_index=each, partition_size=size, offset_lag=0, is_future_key=False)
+        for each, size in sizes.items()
+    )
+    return DescribeLogDirsResult(
+        error_code=0, log_dir="/d", topics=(DescribeLogDirsTopic(name=topic, partitions=rows),)
+    )
 
 
 def test_records_are_counted_where_both_offsets_are_known() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kraft.client.aio.group_admin import GroupsMissing
+from kraft.client.cluster.any_broker import PartMissing
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.group_lags import GroupLag
 from kraft.rpc.peers import Unreachable
@@ -69,7 +69,7 @@ def test_a_group_that_is_not_known_is_not_said_to_be_missing(
 def test_the_groups_of_the_brokers_that_answer_are_shown(
     kraft: Shell, monkeypatch: pytest.MonkeyPatch, watch: list[str]
 ) -> None:
-    missing = GroupsMissing(Unreachable("broker-2:9094", "no answer"), [BILLING])
+    missing = PartMissing([Unreachable("broker-2:9094", "no answer")], [BILLING], "groups")
     answers(monkeypatch, *([[]] if watch else []), missing, KeyboardInterrupt())
     assert kraft.run("groups", "lag", *watch) == (130 if watch else 1)
     assert "billing" in kraft.out

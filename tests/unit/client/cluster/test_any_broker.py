@@ -49,6 +49,37 @@ async def test_an_address_that_did_not_answer_is_tried_last_until_it_does() -> N
     assert nodes.addresses() == ["broker-1:9094", "broker-2:9094"]
 
 
+async def asked_of_a_hanging_one(attempt_ms: int) -> tuple[str, float, list[str]]:
+    """Ask two addresses for 2.5 s, the first of which hangs and the second answers after one second.
+
+    Return which answered and after how long, and the order of the next call.
+    """
+    backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+    nodes = AnyBroker(["broker-1:9094", "broker-2:9094"], backoff, LoopClock())
+
+    async def ask(address: str, timeout_s: float) -> str:
+        needed_s = 60.0 if address == "broker-1:9094" else 1.0
+        await asyncio.sleep(min(timeout_s, needed_s))
+        if timeout_s < needed_s:
+            raise Unreachable(address, "no answer within the time allowed")
+        return address
+
+    began_s = asyncio.get_running_loop().time()
+    answered = await nodes.call(ask, 2_500, attempt_ms)
+    return answered, asyncio.get_running_loop().time() - began_s, nodes.addresses()
+
+
+async def test_one_that_hangs_leaves_the_others_half_of_a_short_time() -> None:
+    answered, took_s, order = await asked_of_a_hanging_one(3_000)
+    assert (answered, order) == ("broker-2:9094", ["broker-2:9094", "broker-1:9094"])
+    assert took_s == pytest.approx(2.25)
+
+
+async def test_a_change_is_sent_to_one_address_at_a_time() -> None:
+    with pytest.raises(NoBrokerReachable):
+        await asked_of_a_hanging_one(30_000)
+
+
 @pytest.mark.parametrize("kind", [NotGrpc, NotAdmitted])
 async def test_an_address_of_another_listener_is_soon_reported_with_the_remedy(kind: type[Unreachable]) -> None:
     began_s = asyncio.get_running_loop().time()
