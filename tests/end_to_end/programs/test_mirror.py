@@ -232,6 +232,10 @@ def test_topics_that_are_created_again_are_mirrored_anew_beside_one_that_the_tar
             until(partial(has_values, there, "again", 300, **KAFKA), "the new topic of the target has them")
             assert [(each["compared"], each["missing"], each["twice"]) for each in verified(file)] == [(300, 0, 0)]
             assert topics_of(file)["keyless"]["lag"] == 1
+        at_target.delete_topics(["again.A-B.positions"])
+        done = run("mirror", "start", "-c", file)
+        assert done.returncode == 1
+        assert "are gone, and topics have records of this mirror, which would be copied again: again" in done.stderr
 
 
 @pytest.mark.slow
