@@ -105,8 +105,10 @@ def _check_login(config: SinkConfig) -> None:
 
 
 def _have_dead_letters(config: SinkConfig) -> None:
-    """Create the topic of dead letters, unless it is there."""
+    """Create the topic of dead letters, unless it is there: then nobody needs the right to create it."""
     with Admin(**config.client) as admin:
+        if config.dead_letters in admin.find_topics([config.dead_letters]):
+            return
         try:
             admin.create_topics([NewTopic(topic=config.dead_letters)])
         except Refusal as error:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraft.client import Consumer, PartitionColumns, TopicPartition
+from kraft.client import Consumer, ErrorCode, PartitionColumns, Refusal, TopicPartition
 from kraft.client.model.settings import ConsumerSettings, settings_of
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.format.record_codec import RecordColumns
@@ -187,3 +187,32 @@ def test_nothing_but_the_sink_commits_and_only_committed_records_are_read(monkey
     running.run(CONFIG, lambda _: None)
     settings = settings_of(ConsumerSettings, "localhost:9094", made.pop().settings)
     assert (settings.enable_auto_commit, settings.isolation_level) == (False, "read_committed")
+
+
+class FakeAdmin:
+    """Knows these topics, and refuses to create any, as one does without the right to."""
+
+    topics: tuple[str, ...] = ()
+
+    def __init__(self, **_: object) -> None:
+        return
+
+    def __enter__(self) -> FakeAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def find_topics(self, names: list[str]) -> list[str]:
+        return [each for each in names if each in self.topics]
+
+    def create_topics(self, _: object) -> None:
+        raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Create is not allowed")
+
+
+def test_a_topic_of_dead_letters_that_is_there_needs_no_right_to_create_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Admin", FakeAdmin)
+    with pytest.raises(running.CannotLoad, match="topic dead-letters cannot be created: TOPIC_AUTHORIZATION_FAILED"):
+        running._have_dead_letters(CONFIG)
+    monkeypatch.setattr(FakeAdmin, "topics", ("dead-letters",))
+    running._have_dead_letters(CONFIG)
