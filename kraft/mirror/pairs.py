@@ -20,7 +20,7 @@ from kraft.mirror.shards import Shard
 from kraft.mirror.throttle import Throttle
 from kraft.mirror.topics import Mirrored, PairTopics, places_of, states_of
 from kraft.mirror.translation import PartitionState
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
@@ -37,6 +37,9 @@ log = structlog.get_logger()
 
 def _may_pass(error: KraftError) -> bool:
     """Return whether a pair may begin later without anybody's help."""
+    if isinstance(error, InvalidBatch):
+        # Positions that somebody else wrote do not mend themselves.
+        return False
     return isinstance(error, Unreachable) or (isinstance(error, Refusal) and error.error_code.retriable)
 
 

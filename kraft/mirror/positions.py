@@ -155,4 +155,7 @@ class Positions:
                 state = _state.decode(value)
                 self.states[TopicPartition(state.topic, state.partition)] = state
         except msgspec.DecodeError as error:
-            raise InvalidBatch(f"{place} has a record that no mirror wrote: {error}") from None
+            raise InvalidBatch(
+                f"{place} has a record that no mirror wrote: {error}. Nobody else may write there: delete the mirrored "
+                "topics at the target, and give the mirror another name, as name=..."
+            ) from None

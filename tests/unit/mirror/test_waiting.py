@@ -14,7 +14,7 @@ from kraft.mirror.config import PairConfig, mirror_config
 from kraft.mirror.pairs import PairWorker
 from kraft.mirror.repeats import CannotMirror
 from kraft.mirror.throttle import Throttle
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
 from kraft.rpc.peers import Unreachable
 
 
@@ -51,7 +51,9 @@ async def test_a_cluster_that_is_away_is_waited_for_and_named_until_the_mirror_i
 
 
 @pytest.mark.parametrize(
-    "error", [CannotMirror("a cycle"), Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no right")], ids=str
+    "error",
+    [CannotMirror("a cycle"), Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no right"), InvalidBatch("no position")],
+    ids=str,
 )
 async def test_what_somebody_has_to_change_ends_the_mirror(monkeypatch: pytest.MonkeyPatch, error: KraftError) -> None:
     with pytest.raises(type(error)):
