@@ -13,6 +13,7 @@ from kraft.mirror.metrics import InvalidAddress, metrics_listener
 from kraft.mirror.pairs import PairWorker
 from kraft.mirror.throttle import Throttle
 from kraft.model.errors import KraftError
+from kraft.server.http.listener import why_not_bound
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ async def _run(config: MirrorConfig, worker: str) -> None:
         try:
             await listener.start()
         except OSError as error:
-            raise InvalidAddress(f"metrics.address={config.metrics_address}: {error.strerror or error}") from None
+            raise InvalidAddress(f"metrics.address={config.metrics_address}: {why_not_bound(error)}") from None
     try:
         await _all(pairs, stopped)
         log.info("mirror ended", records={each.pair.name: each.counts.records for each in pairs})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kraft.model.errors import KraftError
 from kraft.server.config.values import Listener
-from kraft.server.http.listener import HttpListener
+from kraft.server.http.listener import HttpListener, why_not_bound
 from kraft.server.http.messages import Request, Response
 from kraft.server.metrics.rendering import format_of, render
 from kraft.server.metrics.snapshot import take
@@ -35,8 +35,9 @@ def metrics_page(address: Listener | None, counts: Counts) -> Iterator[None]:
     try:
         asyncio.run(listener.start())
     except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]
-        raise CannotListen(f"metrics.address: the sink cannot listen at {address.address}: {reason}") from None
+        raise CannotListen(
+            f"metrics.address: the sink cannot listen at {address.address}: {why_not_bound(error)}"
+        ) from None
     try:
         yield
     finally:

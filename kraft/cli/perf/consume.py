@@ -62,9 +62,9 @@ def consume(
 
     Without --group it is a group of its own, which commits nothing. Exit code 1 if fewer records came than asked for.
     """
-    from kraft.cli.perf.reports import running
+    from kraft.cli.perf.reports import Latest, running
     from kraft.client import Consumer
-    from kraft.perf.consume import ReadLoad, run
+    from kraft.perf.consume import Read, ReadLoad, run
 
     settings = consumer_settings(
         consumer_config,
@@ -80,12 +80,14 @@ def consume(
         settings["max_partition_fetch_bytes"] = fetch_size
     name, pattern = topic_or_pattern(positional, topic, include)
     load = ReadLoad(topic=name, pattern=pattern, records=num_records, timeout_ms=timeout)
+    latest = Latest[Read]()
     with (
+        latest.printed(lambda found: _print(found, output, print_metrics=print_metrics)),
         Consumer(**settings, network=command_network()) as consumer,
         quorum_watch(settings["bootstrap_servers"]),
         running(num_records, reporting_interval) as shown,
     ):
-        read = run(consumer, load, lambda read: shown.show(read.records, lambda _: _line(read)))
+        read = run(consumer, load, latest.keeping(lambda read: shown.show(read.records, lambda _: _line(read))))
     _print(read, output, print_metrics=print_metrics)
     if read.records < num_records:
         fail(f"only {read.records:,} of {num_records:,} records came; then none for {timeout} ms")

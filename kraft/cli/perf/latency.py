@@ -66,21 +66,31 @@ def latency(
         headers=random_headers(num_headers, header_key_size, header_size),
     )
 
-    def line(measured: Latencies) -> str:
-        return f"{measured.count} records, {measured.mean_ms:.3f} ms avg latency, {measured.max_ms:.3f} ms max latency."
-
+    latest: reports.Latest[Latencies] = reports.Latest()
     with (
+        latest.printed(lambda found: _print(found, output, print_metrics=print_metrics)),
         Producer(**writing, network=options.command_network()) as producer,
         Consumer(**reading, network=options.command_network()) as consumer,
         quorum_watch(bootstrap_server),
         reports.running(num_records, reporting_interval) as shown,
     ):
-        measured = run(producer, consumer, load, lambda now: shown.show(now.count, lambda _: line(now)))
+        show = latest.keeping(lambda now: shown.show(now.count, lambda _: _line(now)))
+        measured = run(producer, consumer, load, show)
+    _print(measured, output, print_metrics=print_metrics)
+
+
+def _line(measured: Latencies) -> str:
+    return f"{measured.count} records, {measured.mean_ms:.3f} ms avg latency, {measured.max_ms:.3f} ms max latency."
+
+
+def _print(measured: Latencies, output: options.Output, *, print_metrics: bool) -> None:
+    from kraft.cli.perf import reports
+
     if output is options.Output.JSON:
         metrics = {"process": reports.process_metrics()} if print_metrics else {}
         print_json(reports.latencies_as_json(measured) | metrics)
         return
-    print(f"{line(measured)} Percentiles: {reports.percentiles_line(measured)}.")
+    print(f"{_line(measured)} Percentiles: {reports.percentiles_line(measured)}.")
     reports.print_histogram(measured)
     if print_metrics:
         reports.print_metrics()

@@ -138,9 +138,9 @@ def produce(
 
     The latency is from the call that queues a record to the acknowledgement of the last record of that call.
     """
-    from kraft.cli.perf.reports import running
+    from kraft.cli.perf.reports import Latest, running
     from kraft.client import Producer
-    from kraft.perf.produce import ProduceLoad, run
+    from kraft.perf.produce import Measured, ProduceLoad, run
 
     settings = producer_settings(producer_config, bootstrap_server, producer_property)
     settings["transactional_id"], transaction_ms = transactions.id_and_duration_ms(settings)
@@ -153,12 +153,14 @@ def produce(
         warmup_records=warmup_records,
         transaction_ms=transaction_ms,
     )
+    latest = Latest[Measured]()
     with (
+        latest.printed(lambda found: _print(found, output, print_metrics=print_metrics)),
         Producer(**settings, network=command_network()) as producer,
         quorum_watch(settings["bootstrap_servers"]),
         running(num_records, reporting_interval) as shown,
     ):
-        measured = run(producer, load, _Shower(shown))
+        measured = run(producer, load, latest.keeping(_Shower(shown)))
     _print(measured, output, print_metrics=print_metrics)
     if measured.errors:
         fail(f"{measured.failed:,} records were not stored: {measured.errors[0]}")

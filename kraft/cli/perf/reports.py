@@ -6,14 +6,16 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kraft.cli.printing import print_columns
+from kraft.cli.printing import print_columns, say
 from kraft.perf.latencies import Latencies
 from kraft.perf.rates import Rate
+
+Measurement = TypeVar("Measurement")
 
 _BAR_WIDTH: Final = 40
 _KIB_PER_MIB: Final = 1_024
@@ -51,6 +53,33 @@ def running(records: int, interval_ms: int) -> Iterator[Running]:
         disable=not console.is_terminal,
     ) as progress:
         yield Running(progress, records, interval_ms)
+
+
+class Latest(Generic[Measurement]):
+    """What was measured so far, which an interrupt does not lose."""
+
+    def __init__(self) -> None:
+        self._found: Measurement | None = None
+
+    def keeping(self, show: Callable[[Measurement], None]) -> Callable[[Measurement], None]:
+        """Return a function that keeps what is measured, and shows it."""
+
+        def keep(found: Measurement) -> None:
+            self._found = found
+            show(found)
+
+        return keep
+
+    @contextmanager
+    def printed(self, printing: Callable[[Measurement], None]) -> Iterator[None]:
+        """Print what was measured if Ctrl-C or SIGTERM ends the block, which goes on as an interrupt."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._found is not None:
+                say("kraft: interrupted: this was measured until then")
+                printing(self._found)
+            raise
 
 
 def rate_line(rate: Rate, latencies: Latencies) -> str:

@@ -7,6 +7,7 @@ another writes.
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from concurrent.futures import Future
 from typing import Final
@@ -21,6 +22,14 @@ log = structlog.get_logger()
 
 CONNECTIONS_MAX: Final = 32
 STOP_S_MAX: Final = 1.0
+
+
+def why_not_bound(error: OSError) -> str:
+    """Return why an address could not be bound, with the remedy where it is certain."""
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there, perhaps one with this file: give each process of a machine its own port"
+    # The event loop says where as Python writes a tuple.
+    return (error.strerror or str(error)).partition(" (while")[0].rpartition("): ")[2]
 
 
 class HttpListener:

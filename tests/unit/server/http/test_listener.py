@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import pytest
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.config.values import METRICS, Listener
 from kraft.server.http import connection
-from kraft.server.http.listener import CONNECTIONS_MAX, HttpListener
+from kraft.server.http.listener import CONNECTIONS_MAX, HttpListener, why_not_bound
 from kraft.server.http.messages import Request, Response, line
 from tests.support.waiting import until
 
@@ -254,3 +255,11 @@ def test_the_end_closes_connections_and_the_thread(port: int) -> None:
             client.sendall(_get("/hanging"))
             asyncio.run(serving.stop())
             assert not _rest(client)
+
+
+def test_an_address_that_another_process_has_is_told_with_the_remedy() -> None:
+    of_asyncio = "error while attempting to bind on address ('127.0.0.1', 9): "
+    taken = why_not_bound(OSError(errno.EADDRINUSE, f"{of_asyncio}address already in use"))
+    assert taken.endswith("give each process of a machine its own port")
+    assert why_not_bound(OSError(errno.EACCES, f"{of_asyncio}permission denied")) == "permission denied"
+    assert why_not_bound(OSError("no such name")) == "no such name"
