@@ -50,6 +50,7 @@ class Script(Struct, frozen=True, kw_only=True):
 _PRODUCER_OPTIONS: Final = {"--command-config": "--producer-config", "--command-property": "--producer-property"}
 _CONSUMER_OPTIONS: Final = {"--command-config": "--consumer-config", "--command-property": "--consumer-property"}
 _CONTROLLER: Final = {"--bootstrap-controller": "name brokers with --bootstrap-server"}
+_CLIENT_METRICS: Final = ("--entity-type", "client-metrics")
 _OF_JAVA: Final = "classes of Java cannot be loaded: leave it out"
 _ARE_BYTES: Final = "keys and values are bytes: leave it out"
 _VOTERS_OF_FILE: Final = (
@@ -76,6 +77,24 @@ SCRIPTS: Final[Mapping[str, Script]] = {
         refused=_CONTROLLER | {"--authorizer": _OF_JAVA},
     ),
     "kafka-broker-api-versions": Script(command=("api-versions",), refused=_CONTROLLER),
+    "kafka-client-metrics": Script(
+        actions={
+            "--alter": ("configs", "alter", *_CLIENT_METRICS),
+            "--describe": ("configs", "describe", *_CLIENT_METRICS),
+            "--list": ("configs", "describe", *_CLIENT_METRICS),
+        },
+        renamed={"--name": "--entity-name"},
+        properties={
+            "--interval": ("--add-config", "interval.ms"),
+            "--match": ("--add-config", "match"),
+            "--metrics": ("--add-config", "metrics"),
+        },
+        refused=_CONTROLLER
+        | {
+            "--delete": "use --alter --delete-config interval.ms,metrics,match",
+            "--generate-name": "give a name with --name",
+        },
+    ),
     "kafka-cluster": Script(
         actions={
             "cluster-id": ("quorum", "describe", "--status"),
@@ -436,8 +455,8 @@ def _mapped(script: Script, words: Sequence[str]) -> Iterator[str]:
             listed = script.lists[word]
         elif word in script.properties:
             option, key = script.properties[word]
-            yield option
-            yield f"{key}={after}"
+            # Where configs stand in one list, a value with commas has brackets, as in Kafka.
+            yield from (option, f"{key}=[{after}]" if option == "--add-config" and "," in after else f"{key}={after}")
             is_left_out = True
         elif word in script.taken:
             is_left_out = True

@@ -34,7 +34,6 @@ _CREATE: Final = "kraft topics create, list, delete, or alter --partitions"
 
 OTHER_TOOLS: Final = {
     "add-partitions": _CREATE,
-    "client-metrics": "kraft configs describe and alter, with --entity-type client-metrics",
     "connect-distributed": _NO_CONNECT,
     "connect-plugin-path": _NO_CONNECT,
     "connect-standalone": _NO_CONNECT,

@@ -51,6 +51,10 @@ SERVERS = "--bootstrap-server b:9092"
         ("kafka-consumer-groups --describe --group g --state", "groups state --group g"),
         ("kafka-topics.sh --version --list", "--version"),
         (
+            "kafka-client-metrics.sh --alter --metrics a.,b. --interval 9",
+            "configs alter --entity-type client-metrics --add-config metrics=[a.,b.] --add-config interval.ms=9",
+        ),
+        (
             "kafka-producer-perf-test --messages 9 --topics t --message-size 5 --batch-size 2 --hide-header",
             "perf produce --num-records 9 --topic t --record-size 5 --producer-property batch.num.messages=2",
         ),
