@@ -12,10 +12,11 @@ import random
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from msgspec import Struct
 
-from kraft.client import KraftError, TopicPartition
+from kraft.client import ErrorCode, KraftError, Refusal, TopicPartition
 from kraft.console.records.browsing import LOOK_UP_MS, partitions_to_read, write_down
 from kraft.console.records.raw import Item, Unreadable
 from kraft.console.records.reading import Limits, Range, Reader, assign_paused, read_settings
@@ -48,6 +49,9 @@ TURNS_WITHOUT_NEWS: Final = 10
 
 PROBLEM_WAIT_S: Final = 3.0
 
+TURNS_OF_A_TOPIC: Final = 20
+"""Turns after which it is asked whether the topic is still the same one."""
+
 AWAY_S: Final = 10.0
 """How long a partition whose leader does not answer is left out, so that the others are not held up each turn."""
 
@@ -67,6 +71,10 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Where to resume, as the field of an address."""
 
 
+class TopicGone(Exception):
+    """The topic that is followed does not exist any more. The text says it to people."""
+
+
 class Tail:
     """Where one person stands. Runs in a thread; the caller closes it."""
 
@@ -79,6 +87,8 @@ class Tail:
         self._consumer: Consumer = asked.client.consumer(**read_settings(committed=wanted.committed))
         self._at: dict[int, int] = dict(wanted.at or {})
         self.partitions: list[int] = []
+        self._topic_id: UUID | None = None
+        self._turns = 0
         self._away: dict[int, float] = {}
         """Partitions that are left out, and until when."""
 
@@ -97,6 +107,7 @@ class Tail:
 
     def begin(self) -> Turn:
         """Find the partitions and where they end. Raises KraftError."""
+        self._topic_id = self._id_now()
         self.partitions, total = partitions_to_read(self._asked, self._topic, self._wanted)
         assign_paused(self._consumer, [TopicPartition(self._topic, each) for each in self.partitions])
         ends = self._ends()
@@ -109,8 +120,15 @@ class Tail:
         return Turn(rows=[], looked_at=0, skipped=0, notes=notes, at=self._place())
 
     def turn(self) -> Turn:
-        """Return the last of what came. Raises KraftError."""
-        ends = self._ends()
+        """Return the last of what came. Raises KraftError, or TopicGone."""
+        self._turns += 1
+        try:
+            ends = self._ends()
+        except KraftError:
+            self._check_topic()
+            raise
+        if self._turns % TURNS_OF_A_TOPIC == 0 or any(end < self._at.get(each, 0) for each, end in ends.items()):
+            self._check_topic()
         for number, end in ends.items():
             # A partition whose log was truncated or made anew is followed from its new end.
             self._at[number] = min(self._at.get(number, end), end)
@@ -126,6 +144,21 @@ class Tail:
             self._write_down()
         self._at |= come
         return Turn(rows=rows, looked_at=looked_at, skipped=skipped + unread, notes=notes, at=self._place())
+
+    def _check_topic(self) -> None:
+        """Raise TopicGone if the topic was deleted, also if there is another one of its name."""
+        name = printable(self._topic)
+        try:
+            now = self._id_now()
+        except KraftError as error:
+            if is_missing(error):
+                raise TopicGone(f"Topic {name} does not exist any more: it was deleted.") from None
+            return
+        if now != self._topic_id:
+            raise TopicGone(f"Topic {name} was deleted, and another one has its name now: resume to watch that one.")
+
+    def _id_now(self) -> UUID:
+        return self._asked.admin.describe_topics([self._topic], timeout_ms=LOOK_UP_MS)[0].metadata.topic_id
 
     def _read(self, ranges: Mapping[int, Range]) -> tuple[list[Row], int, int, list[str]]:
         if not ranges:
@@ -184,6 +217,10 @@ class Tail:
         return ",".join(f"{number}:{offset}" for number, offset in self._at.items())
 
 
+def is_missing(error: KraftError) -> bool:
+    return isinstance(error, Refusal) and error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def shares_of(come: Mapping[int, int], most: int) -> dict[int, int]:
     """Return how many of what came to each partition are read, `most` together: what a quiet one leaves, others get."""
     found: dict[int, int] = {}
@@ -195,17 +232,26 @@ def shares_of(come: Mapping[int, int], most: int) -> dict[int, int]:
 
 
 async def followed(asked: Asked, topic: str, wanted: Wanted, sight: Sight) -> AsyncGenerator[Event, None]:
-    """Yield what comes, until nobody listens. A cluster that is away is a sentence, and is asked again."""
+    """Yield what comes, until nobody listens, or the topic is gone. A cluster that is away is a sentence, and is asked
+    again."""
     loop = asyncio.get_running_loop()
     threads = asked.state.readers.tails
     tail = await loop.run_in_executor(threads, lambda: Tail(asked, topic, wanted, sight))
     try:
-        silent = 0
+        silent = missing = 0
         has_begun = False
         while True:
             try:
                 found = await loop.run_in_executor(threads, tail.turn if has_begun else tail.begin)
+            except TopicGone as gone:
+                yield Event(name="ended", data=str(gone))
+                return
             except KraftError as error:
+                missing += not has_begun and is_missing(error)
+                if missing > 1:
+                    # A broker that did not know a new topic yet knows it by now.
+                    yield Event(name="ended", data=printable(str(error)))
+                    return
                 yield Event(name="problem", data=printable(str(error)))
                 await asyncio.sleep(PROBLEM_WAIT_S)
                 continue

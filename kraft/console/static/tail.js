@@ -100,6 +100,8 @@
     source.addEventListener("turn", turn);
     source.addEventListener("problem", (event) => { note = JSON.parse(event.data); say("Waiting for the cluster"); });
     source.addEventListener("refused", (event) => stop(JSON.parse(event.data)));
+    // The topic is gone: an offset of it says nothing about another one of its name.
+    source.addEventListener("ended", (event) => { stop(JSON.parse(event.data)); at = ""; });
     source.addEventListener("over", (event) => stop(JSON.parse(event.data)));
     source.onerror = () => {
       // The browser would begin at the end again: it is opened anew where it was.

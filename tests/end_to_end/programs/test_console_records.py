@@ -273,15 +273,19 @@ class Events:
 
     def turn(self) -> dict[str, Any]:
         """Return the next one that is no heartbeat."""
+        name, found = self.next()
+        assert name == "turn", found
+        turn: dict[str, Any] = found
+        return turn
+
+    def next(self) -> tuple[str, Any]:
         name = ""
         for line in iter(self._response.readline, b""):
             if line.startswith(b"event: "):
                 name = line[7:].decode().strip()
             elif line.startswith(b"data: "):
-                assert name == "turn", line
-                found: dict[str, Any] = json.loads(line[6:])
-                return found
-        raise AssertionError("the stream has ended")
+                return name, json.loads(line[6:])
+        raise EOFError("the stream has ended")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the records of the next turn that has some."""
@@ -292,13 +296,13 @@ class Events:
 
 
 @contextmanager
-def tail(reads: Reads, **fields: str) -> Iterator[Events]:
+def tail(reads: Reads, topic: str = "live", **fields: str) -> Iterator[Events]:
     browser = reads.browser
     connection = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=20)
     try:
         cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
         headers = {"Host": f"localhost:{browser.port}", "Cookie": cookies}
-        connection.request("GET", f"{reads.base}/live/tail/events?{urlencode(fields)}", headers=headers)
+        connection.request("GET", f"{reads.base}/{topic}/tail/events?{urlencode(fields)}", headers=headers)
         response = connection.getresponse()
         assert response.status == 200
         yield Events(response)
@@ -328,6 +332,26 @@ def test_the_tail_shows_what_comes_skips_a_flood_and_resumes(cluster: LoginClust
         assert skipped > 1_500
     with tail(root, at=at, partition="0") as events:
         assert [each["value"]["text"] for each in events.rows()] == [SCRIPT]
+
+
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_tail_ends_with_its_topic(cluster: LoginCluster, root: Reads, again: bool) -> None:
+    """A topic that is created again under the name is another one."""
+    with Admin(cluster.bootstrap_servers) as admin, tail(root, "brief") as events:
+        admin.create_topic("brief", 1, 1)
+        while events.next()[0] != "turn":
+            pass
+        admin.delete_topics(["brief"])
+        if again:
+            admin.create_topic("brief", 1, 1)
+        while (ended := events.next())[0] == "turn":
+            pass
+        said = ("ended", "Topic brief does not exist any more: it was deleted.")
+        assert ended[0] == "ended" if again else ended == said
+        with pytest.raises(EOFError):
+            events.next()
+        if again:
+            admin.delete_topics(["brief"])
 
 
 @pytest.mark.slow
