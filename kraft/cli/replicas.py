@@ -83,6 +83,8 @@ def verify(
     settings = ReadSettings(timeout_ms=timeout_ms, max_wait_ms=max_wait, fetch_bytes=fetch_size)
     found = asyncio.run(_verified(bootstrap_server, choice, settings, reporting_interval))
     _print(found, output)
+    if alone := sum(each.result == "alone" for report in found for each in report.replicas):
+        say(f"{counted(alone, 'partition')} with one replica: nothing is compared there")
     different = sum(each.result == "different" for report in found for each in report.replicas)
     unread = sum(each.result == "not read" for report in found for each in report.replicas)
     if different or unread:

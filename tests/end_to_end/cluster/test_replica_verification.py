@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from kraft.client import Admin, Producer
+from kraft.client import Admin, NewTopic, Producer
 from kraft.log.format.record_batch import split
 from kraft.testing import Cluster
 from tests.support.command_line import run, run_kraft
@@ -76,6 +76,13 @@ def test_the_name_of_kafkas_script_asks_kafkas_listeners(cluster: Cluster) -> No
     assert titles.split() == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "DIFFERENT", "BEHIND", "NOT-READ"]
     assert row.split()[:3] == ["orders", str(PARTITIONS), "6"]
     assert row.split()[4:] == ["0", "0", "0"]
+
+
+def test_a_topic_with_one_replica_is_not_said_to_be_compared(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic="single", partitions=2, replication_factor=1)])
+    done = run_kraft(cluster, "replicas", "verify", "single")
+    assert (done.returncode, done.stderr) == (0, "2 partitions with one replica: nothing is compared there\n")
 
 
 def test_what_is_wrong_with_the_options_is_one_line(cluster: Cluster) -> None:
