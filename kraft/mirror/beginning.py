@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.client.aio import Admin
+from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.mirror import clients
 from kraft.mirror.config import ClusterConfig, PairConfig
 from kraft.mirror.naming import is_positions_topic, positions_topic
@@ -72,6 +73,7 @@ async def begin(mirror: str, pair: PairConfig, source: Admin, target: Admin, top
         target=target_id,
         prefixed=pair.naming.prefixed,
         separator=pair.naming.separator,
+        alias=pair.source.alias,
         topics=tuple(each.pattern for each in pair.topics.taken),
         topics_left_out=tuple(each.pattern for each in pair.topics.left_out),
     )
@@ -252,11 +254,8 @@ async def _same_direction(
     here, there = topics
     async for positions in _others(pair.target, there, (identity.source, identity.target), own=own.topic):
         shared = {partition: state for partition, state in positions.states.items() if _is_of(state, pair, here, there)}
-        if shared and await _has_workers(target, positions.topic):
-            raise CannotMirror(
-                f"{pair.name}: another mirror copies the same topics ({positions.topic} at {pair.target.alias} has "
-                "members), and each record would be there twice: stop it before, or choose other topics"
-            )
+        if shared:
+            await _refuse_while_at_work(pair, target, positions.topic)
         further = {each: state for each, state in shared.items() if state.is_further(own.states.get(each))}
         if further:
             log.info(
@@ -292,11 +291,28 @@ async def _way_back(
     return found
 
 
-async def refuse_way_back(pair: PairConfig, source: Admin, identity: MirrorIdentity) -> None:
-    """Raise CannotMirror if a mirror with the same names runs in the other direction."""
+async def refuse_other_mirrors(pair: PairConfig, source: Admin, target: Admin, beginning: Beginning) -> None:
+    """Raise CannotMirror if another mirror of the same topics runs, in the same or in the other direction.
+
+    A worker asks once it is a member of its group: of two mirrors that begin together, one sees the other, or both do.
+    """
+    identity, here = beginning.identity, await source.find_topics()
     if not identity.prefixed:
-        async for _ in _opposite(pair, source, identity, await source.find_topics()):
+        async for _ in _opposite(pair, source, identity, here):
             pass
+    names = [each for each in here if pair.topics.has(each) and each not in INTERNAL_TOPICS]
+    between = identity.source, identity.target
+    async for positions in _others(pair.target, await target.find_topics(), between, own=beginning.positions):
+        if positions.identity is not None and positions.identity.shares(identity, names):
+            await _refuse_while_at_work(pair, target, positions.topic)
+
+
+async def _refuse_while_at_work(pair: PairConfig, target: Admin, positions: str) -> None:
+    if await _has_workers(target, positions):
+        raise CannotMirror(
+            f"{pair.name}: another mirror copies the same topics ({positions} at {pair.target.alias} has members), "
+            "and each record would be there twice: stop it before, or choose other topics"
+        )
 
 
 async def _opposite(

@@ -10,7 +10,7 @@ import structlog
 
 from kraft.client.aio import Admin, Consumer
 from kraft.mirror import clients
-from kraft.mirror.beginning import Beginning, begin, refuse_way_back
+from kraft.mirror.beginning import Beginning, begin, refuse_other_mirrors
 from kraft.mirror.config import PairConfig
 from kraft.mirror.copying import Counts
 from kraft.mirror.groups import carry_groups
@@ -185,9 +185,7 @@ class PairWorker:
         while not stopped.is_set():
             await member.poll_batches(POLL_MS)
             if given and not self._may_copy:
-                # Two mirrors in opposite directions that begin together: one of them sees the other, for both are
-                # members of their groups before they look.
-                await refuse_way_back(self.pair, self._source, self._beginning.identity)
+                await refuse_other_mirrors(self.pair, self._source, self._target, self._beginning)
                 self._may_copy = True
                 continue
             while given:

@@ -7,7 +7,7 @@ records that it covers. The key `mirror` says between which clusters it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -47,6 +47,9 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
 
     topics_left_out: tuple[str, ...] = ()
 
+    alias: str | None = None
+    """Of the source; None if an older mirror did not write it."""
+
     shards: int = 0
     """Parts among which partitions are divided since the first start; 0: an older mirror, with as many as the positions
     topic has partitions."""
@@ -63,6 +66,13 @@ class MirrorIdentity(Struct, frozen=True, kw_only=True):
         is_apart = self.chosen is not None and self.chosen.is_apart(topics)
         is_merged = self.source != identity.source and self.target == identity.target
         return is_merged and not (self.prefixed or identity.prefixed or is_apart)
+
+    def shares(self, other: MirrorIdentity, names: Iterable[str]) -> list[str]:
+        """Return those of the other one's topics that this mirror copies to the same topics; they are at the source."""
+        is_same_start = not self.prefixed or (self.alias is not None and self.alias == other.alias)
+        if self.chosen is None or not is_same_start or not self.has_same_names(other):
+            return []
+        return sorted(filter(self.chosen.has, names))
 
     def has_same_names(self, other: MirrorIdentity) -> bool:
         """Return whether topics have the same names at the target as with the other one of the same alias."""

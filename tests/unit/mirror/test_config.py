@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.mirror.config import InvalidMirrorFile, MirrorConfig, mirror_config
 from kraft.mirror.positions import MirrorIdentity
@@ -142,6 +143,18 @@ def test_two_mirrors_of_two_files_are_known_to_fill_the_same_topics() -> None:
     assert not MirrorIdentity(source="c", target="t", prefixed=True).fills_with(own, pair.topics)
     assert not MirrorIdentity(source="a", target="t", prefixed=False).fills_with(own, pair.topics)
     assert not MirrorIdentity(source="c", target="d", prefixed=False).fills_with(own, pair.topics)
+
+
+def test_two_mirrors_between_the_same_clusters_are_known_to_copy_to_the_same_topics() -> None:
+    own = MirrorIdentity(source="a", target="b", prefixed=True, alias="A", topics=(".*-eu",))
+    names = ["orders-eu", "all-eu"]
+    assert own.shares(own, names) == ["all-eu", "orders-eu"]
+    assert replace(own, topics=("all.*", ".*-us")).shares(own, names) == ["all-eu"]
+    same_names = replace(own, prefixed=False)
+    assert replace(same_names, alias="Z").shares(same_names, names) == ["all-eu", "orders-eu"]
+    others: list[dict[str, Any]] = [{"topics": (".*-us",)}, {"topics": None}, {"prefixed": False}]
+    others += [{"alias": "Z"}, {"alias": None}]
+    assert [replace(own, **each).shares(own, names) for each in others] == [[]] * 5
 
 
 def test_mirrormaker_1_is_answered() -> None:
