@@ -80,7 +80,8 @@ def test_the_name_of_kafkas_script_asks_kafkas_listeners(cluster: Cluster) -> No
 
 def test_a_topic_with_one_replica_is_not_said_to_be_compared(cluster: Cluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic="single", partitions=2, replication_factor=1)])
+        configs = {"min.insync.replicas": "1"}
+        admin.create_topics([NewTopic(topic="single", partitions=2, replication_factor=1, configs=configs)])
     done = run_kraft(cluster, "replicas", "verify", "single")
     assert (done.returncode, done.stderr) == (0, "2 partitions with one replica: nothing is compared there\n")
 
