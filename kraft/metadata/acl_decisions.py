@@ -135,20 +135,24 @@ def deleted_entry(deleted: DeleteAclsMatchingAcl) -> AclEntry:
 
 
 def described_entries(response: DescribeAclsResponse) -> list[AclEntry]:
-    """Return the ACLs that a response describes."""
-    return [
-        AclEntry(
-            resource_type=ResourceType(resource.resource_type),
-            resource_name=resource.resource_name,
-            pattern_type=PatternType(resource.pattern_type),
-            principal=each.principal,
-            host=each.host,
-            operation=Operation(each.operation),
-            permission=PermissionType(each.permission_type),
+    """Return the ACLs that a response describes: there may be 100,000, and enumerations are slow to look them up."""
+    found: list[AclEntry] = []
+    for resource in response.resources:
+        resource_type = _RESOURCE_TYPES.get(resource.resource_type) or ResourceType(resource.resource_type)
+        pattern_type = _PATTERN_TYPES.get(resource.pattern_type) or PatternType(resource.pattern_type)
+        found += (
+            AclEntry(
+                resource_type=resource_type,
+                resource_name=resource.resource_name,
+                pattern_type=pattern_type,
+                principal=each.principal,
+                host=each.host,
+                operation=_OPERATIONS.get(each.operation) or Operation(each.operation),
+                permission=_PERMISSIONS.get(each.permission_type) or PermissionType(each.permission_type),
+            )
+            for each in resource.acls
         )
-        for resource in response.resources
-        for each in resource.acls
-    ]
+    return found
 
 
 def too_many_match() -> Refusal:

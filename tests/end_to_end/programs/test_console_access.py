@@ -93,10 +93,13 @@ def test_acls_are_created_by_purpose_explained_and_deleted_after_a_preview(root:
     assert (shown.status, "3 ACLs, 3 of them new" in shown.text) == (200, True)
     fields = dict(each.split("=") for each in query.split("&"))
     assert sent(root, f"{base}/create?{query}", **fields).status == 303
+    assert "3 ACLs of User:dave created." in root.get(base).text
     asked = f"{name}/acls/of?principal=User:dave&type=topic&resource=orders&operation"
     until(lambda: value(root, f"{asked}=read", "answer")["allowed"], "dave may read")
     assert not value(root, f"{asked}=write", "answer")["allowed"]
     assert "3 ACLs" in root.get(f"{base}?principal=User:dave").text
+    assert sent(root, f"{base}/create?{query}", **fields).status == 303
+    assert "Nothing was created for User:dave: 3 ACLs were there already." in root.get(base).text
     preview = value(root, f"{name}/acls/delete?principal=User:dave", "preview")
     # Describe follows from Read, of which the topic has an ACL, too: all are lost together.
     assert [each["effect"] for each in preview["changes"]] == ["loses this"] * 3

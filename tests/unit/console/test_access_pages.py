@@ -343,3 +343,9 @@ def test_of_all_quotas_the_most_specific_one_of_each_kind_holds_for_a_client() -
         "producer_byte_rate": ("2.0 KiB/s", "the default user"),
         "connection_creation_rate": ("7 connections/s", "the default IP address"),
     }
+
+
+def test_acls_that_were_there_already_are_not_said_to_be_created() -> None:
+    assert acl_changes.created("User:a", 2, 0) == "2 ACLs of User:a created."
+    assert acl_changes.created("User:a", 1, 1) == "1 ACL of User:a created: 1 ACL was there already."
+    assert acl_changes.created("User:a", 0, 3) == "Nothing was created for User:a: 3 ACLs were there already."

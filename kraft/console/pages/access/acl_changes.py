@@ -85,18 +85,29 @@ async def create_acls(asked: Asked) -> Done:
     if len(wanted) > ROWS_MAX:
         raise WrongInput(f"these are {len(wanted)} ACLs: create at most {ROWS_MAX} at once")
 
-    def make() -> None:
+    def make() -> list[AclEntry]:
         found = consequences(asked.admin, own_principal(asked), CLIENT_MS, created=wanted)
         _check(asked, found, "created")
-        asked.admin.create_acls(wanted, timeout_ms=CHANGE_CLIENT_MS // 2)
+        new = [each for each in wanted if each not in found.existing]
+        if new:
+            asked.admin.create_acls(new, timeout_ms=CHANGE_CLIENT_MS // 2)
+        return new
 
-    await asked.change(make)
+    new = await asked.change(make)
     principal = wanted[0].principal
     return Done(
         where=address(f"/clusters/{asked.cluster.name}/acls/of", principal=principal),
-        said=f"{counted(len(wanted), 'ACL')} of {principal} created.",
-        value=[row_of(each) for each in wanted],
+        said=created(principal, len(new), len(wanted) - len(new)),
+        value=[row_of(each) for each in new],
     )
+
+
+def created(principal: str, new: int, existing: int) -> str:
+    """Return what the creation of ACLs has done, as a sentence."""
+    said = f"{counted(new, 'ACL')} of {principal} created" if new else f"Nothing was created for {principal}"
+    if not existing:
+        return f"{said}."
+    return f"{said}: {counted(existing, 'ACL')} {'was' if existing == 1 else 'were'} there already."
 
 
 # --- delete --------------------------------------------------------------------------------------------------------
