@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from kraft.client import AuthenticationFailed, ErrorCode, KraftError, Refusal
-from kraft.client.cluster.any_broker import PartMissing
+from kraft.client.cluster import any_broker
 from kraft.console.forms import Changed, Form, NoAnswerInTime, WrongInput
 from kraft.console.sessions import whom
 from kraft.model.printable import printable
@@ -191,10 +191,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def as_far_as_known(ask: Callable[[], Sequence[T]]) -> tuple[list[T], str]:
     """Return the list that all brokers make together, and what is missing in it, as some of them do not answer."""
-    try:
-        return list(ask()), ""
-    except PartMissing as error:
-        return list(error.found), printable(str(error))
+    known, missing = any_broker.as_far_as_known(ask)
+    return known, "" if missing is None else printable(str(missing))
 
 
 def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Panel[T]:

@@ -12,7 +12,7 @@ from kraft.client.model.settings import parse_addresses
 from kraft.health.findings import Finding, Severity, findings
 from kraft.rpc.peers import Unreachable
 
-LOOK_MS: Final = 1_000
+LOOK_MS: Final = 3_000
 """Longest wait for each answer: the command has waited long enough."""
 
 TOLD_MAX: Final = 5

@@ -34,7 +34,7 @@ from kraft.cli.printing import print_columns, print_json, say
 
 if TYPE_CHECKING:
     from kraft.cli.groups.progress import PartitionProgress
-    from kraft.client import GroupDescription, GroupMember, TopicPartition
+    from kraft.client import GroupDescription, GroupMember, ListedGroup, TopicPartition
 
 app = typer.Typer(help="List, describe and delete groups, and reset their offsets.", no_args_is_help=True)
 
@@ -69,8 +69,17 @@ def list_groups(
     """List the groups."""
     states = listed_words(state, STATES, "--state")
     types = listed_words(group_type, TYPES, "--type")
+    # Imported late, because commands that only print their help are fast without it.
+    from kraft.client.cluster.any_broker import as_far_as_known
+
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        groups = admin.list_groups(states=states, types=types)
+        groups, missing = as_far_as_known(lambda: admin.list_groups(states=states, types=types))
+    _print_listed(groups, output, names=names)
+    if missing is not None:
+        raise missing
+
+
+def _print_listed(groups: Sequence[ListedGroup], output: Output, *, names: bool) -> None:
     if output is Output.JSON:
         print_json(
             [
@@ -78,11 +87,14 @@ def list_groups(
                 for each in groups
             ]
         )
-        return
-    if names:
+    elif names:
         for each in groups:
             print(each.group_id)
-        return
+    else:
+        _print_table(groups)
+
+
+def _print_table(groups: Sequence[ListedGroup]) -> None:
     rows = [(each.group_id, each.type, each.protocol_type or NONE, each.state) for each in groups]
     print_columns(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)
 

@@ -31,7 +31,7 @@ from kraft.cli.transactions.choice import BrokerIdOption
 from kraft.cli.transactions.search import find_hanging
 
 if TYPE_CHECKING:
-    from kraft.client import TransactionDescription
+    from kraft.client import TransactionDescription, TransactionListing
     from kraft.wire.schema.describe_producers import ProducerState
 
 app = typer.Typer(help="Show transactions and producers; end hanging ones.", no_args_is_help=True)
@@ -72,10 +72,21 @@ def list_transactions(
 ) -> None:
     """List the transactional ids."""
     chosen = listed_words(state, STATES, "--state")
+    # Imported late, because commands that only print their help are fast without it.
+    from kraft.client.cluster.any_broker import as_far_as_known
+
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        listed = admin.list_transactions(
-            states=chosen, producer_ids=producer_id or (), duration_ms=duration_ms, pattern=pattern or ""
+        listed, missing = as_far_as_known(
+            lambda: admin.list_transactions(
+                states=chosen, producer_ids=producer_id or (), duration_ms=duration_ms, pattern=pattern or ""
+            )
         )
+    _print_listed(listed, output)
+    if missing is not None:
+        raise missing
+
+
+def _print_listed(listed: Sequence[TransactionListing], output: Output) -> None:
     if output is Output.JSON:
         print_json(
             [

@@ -74,6 +74,14 @@ class PartMissing(Unreachable):
         return self._text
 
 
+def as_far_as_known(ask: Callable[[], Sequence[Answer]]) -> tuple[list[Answer], PartMissing | None]:
+    """Return the list that all brokers make together, and the error that says what is missing in it."""
+    try:
+        return list(ask()), None
+    except PartMissing as error:
+        return list(error.found), error
+
+
 class _Round:
     """What the addresses said when each was tried once."""
 

@@ -26,7 +26,7 @@ from tests.support.waiting import until
 SAID_WITHIN_S = 2.0
 """It takes 0.7 s on an idle machine."""
 
-BUSY_S = 3.0
+BUSY_S = 10.0
 """Comes on top: the machine is busy with other tests, and a command has to start."""
 
 
@@ -128,16 +128,20 @@ def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluste
     lost_since(cluster)
     bootstrap = ("--bootstrap-server", _node_1(cluster))
     with ThreadPoolExecutor() as together:
-        listing = together.submit(run, "groups", "list", "--timeout-ms", "4000", *bootstrap)
+        listing = together.submit(run, "groups", "list", "--timeout-ms", "10000", *bootstrap)
         partition = ("--partition", str(led_by[2]))
         consuming = together.submit(run, "consume", "orders", *partition, "--from-beginning", *bootstrap)
         # The member finds no coordinator, and waits for one: it polls until it has read nothing for so long.
         joining = together.submit(run, "consume", "orders", "--group", "readers", "--timeout-ms", "6000", *bootstrap)
-    for command in (listing.result(), consuming.result()):
+    for command, last in (
+        (listing.result(), "kraft: CRITICAL: no controller is active: node 1 reaches 1 of 3 voters"),
+        (consuming.result(), "kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters"),
+    ):
         said = command.stderr.strip().splitlines()
         assert command.returncode == 1
         assert "reaches 1 of 3 voters" in said[0]
-        assert said[-1].startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
+        assert any(each.startswith(last) for each in said), said
+    assert "the groups that it and 1 other broker coordinate are missing" in listing.result().stderr
     assert "reaches 1 of 3 voters" in joining.result().stderr, joining.result().stderr
     with running("kraft", "produce", "orders", *partition, *bootstrap) as producing:
         producing.stdin.write(b"x\n")
