@@ -103,7 +103,7 @@ def test_a_client_without_credentials_is_told_what_to_set(closed: ClosedCluster)
     began_s = time.monotonic()
     with Admin(closed.bootstrap_servers, **tls_only) as admin, pytest.raises(Refusal) as refused:
         admin.list_topics()
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 20
     assert refused.value.error_code == ErrorCode.ILLEGAL_SASL_STATE
     for word in ("requires a login", "SASL_SSL", "sasl.mechanism", "SCRAM-SHA-512", "sasl.jaas.config"):
         assert word in str(refused.value)
@@ -113,7 +113,7 @@ def test_a_client_without_credentials_is_told_what_to_set(closed: ClosedCluster)
         pytest.raises(AuthenticationFailed, match="it has TLS: set security"),
     ):
         admin.list_topics()
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 20
 
 
 @pytest.mark.parametrize("login", [{"password": "wrong"}, {"user": "nobody"}])
@@ -223,7 +223,7 @@ def _may_log_in(closed: ClosedCluster, settings: dict[str, Any]) -> bool:
 
 def _is_refused(producer: Producer) -> bool:
     try:
-        producer.send(TOPIC, b"of bob").result(10)
+        producer.send(TOPIC, b"of bob").result(30)
     except AuthenticationFailed:
         return True
     return False

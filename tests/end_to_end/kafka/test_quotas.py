@@ -181,7 +181,7 @@ def test_a_client_goes_on_when_its_quota_is_removed(
     assert not ended.wait(0.5)
     admin.alter_client_quotas({"client-id": None}, {"producer_byte_rate": None})
     # Two seconds, and what the client itself needs on a busy machine.
-    assert ended.wait(5)
+    assert ended.wait(20)
 
 
 def test_changes_of_topics_wait_until_the_quota_allows_them(cluster: Cluster, admin: Admin) -> None:
@@ -191,7 +191,7 @@ def test_changes_of_topics_wait_until_the_quota_allows_them(cluster: Cluster, ad
         began_s = time.monotonic()
         # It is refused at first, and our client tries again.
         client.create_topic("changed-2", 1, 1)
-        assert 0.5 < time.monotonic() - began_s < 5
+        assert 0.5 < time.monotonic() - began_s < 20
     # A client of an older version gets what it asks for, and has to wait with its next request.
     old = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers, "client.id": "old"})
     for number in (3, 4):
@@ -211,7 +211,7 @@ def test_an_address_opens_no_more_connections_than_its_quota(cluster: Cluster, a
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             began_s = time.monotonic()
             assert connection.recv(1) == b""
-            assert 0.5 < time.monotonic() - began_s < 5
+            assert time.monotonic() - began_s > 0.5
     finally:
         admin.alter_client_quotas({"ip": "127.0.0.1"}, {"connection_creation_rate": None})
     with socket.create_connection((host, int(port)), timeout=10) as connection:

@@ -65,4 +65,4 @@ def committed(cluster: Cluster) -> list[bytes | None]:
         cluster.bootstrap_servers, group_id=None, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0)])
-        return [record.value for record in consumer.poll(5_000)]
+        return [record.value for record in consumer.poll(60_000)]

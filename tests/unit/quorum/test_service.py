@@ -37,7 +37,7 @@ def refusal_of(directory: Path, *frames: raft_pb2.RaftFrame) -> grpc.aio.AioRpcE
         voter = await cluster.start(1)
         try:
             async with grpc.aio.insecure_channel(str(address_of(voter))) as channel:
-                call = RaftStub(channel).Exchange(iter(frames), timeout=5)
+                call = RaftStub(channel).Exchange(iter(frames), timeout=30)
                 async for _ in call:
                     pass
         finally:
@@ -89,7 +89,7 @@ def test_a_voter_that_is_not_started_asks_to_try_again(tmp_path: Path) -> None:
         await voter.quorum.stop()
         try:
             async with grpc.aio.insecure_channel(str(address_of(voter))) as channel:
-                async for _ in RaftStub(channel).Exchange(iter([hello()]), timeout=5):
+                async for _ in RaftStub(channel).Exchange(iter([hello()]), timeout=30):
                     pass
         except grpc.aio.AioRpcError as error:
             return error.code()
@@ -106,7 +106,7 @@ def test_a_later_stream_of_a_voter_ends_its_earlier_one(tmp_path: Path) -> None:
         voter = await cluster.start(1)
         try:
             async with grpc.aio.insecure_channel(str(address_of(voter))) as channel:
-                earlier, later = RaftStub(channel).Exchange(timeout=5), RaftStub(channel).Exchange(timeout=5)
+                earlier, later = RaftStub(channel).Exchange(timeout=30), RaftStub(channel).Exchange(timeout=5)
                 for call in (earlier, later):
                     await call.write(hello())
                     assert isinstance(await call.read(), raft_pb2.RaftFrame)
@@ -123,7 +123,7 @@ class Greeting:
     """A voter's process that dials voter 1 of three, over one channel."""
 
     def __init__(self, channel: grpc.aio.Channel, sender: int, process_id: bytes) -> None:
-        self._call = RaftStub(channel).Exchange(timeout=5)
+        self._call = RaftStub(channel).Exchange(timeout=30)
         self._hello = hello(sender=sender)
         self._hello.hello.process_id = process_id
 
@@ -203,7 +203,7 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
             # The types of gRPC know of messages only.
             dialed: Any = grpc.aio.insecure_channel(str(voters[1]))
             async with dialed as channel:
-                call = channel.stream_stream("/kraft.v1.Raft/Exchange")(iter(frames), timeout=5)
+                call = channel.stream_stream("/kraft.v1.Raft/Exchange")(iter(frames), timeout=30)
                 async for _ in call:
                     pass
         except grpc.aio.AioRpcError as error:

@@ -218,7 +218,7 @@ def test_a_stranger_is_not_tried_again() -> None:
         with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
             await server.stream().read()
         with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
-            await server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")("beat", timeout=5)
+            await server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")("beat", timeout=30)
         assert len(server.calls) == 2
 
     play(scene)
@@ -240,7 +240,7 @@ def test_calls_that_lose_their_session_together_share_the_next() -> None:
     async def scene() -> None:
         server = Server(*[FORGOTTEN] * 3)
         call = server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")
-        beats = await asyncio.gather(*(call(str(number), timeout=5) for number in range(3)))
+        beats = await asyncio.gather(*(call(str(number), timeout=30) for number in range(3)))
         assert beats == ["0", "1", "2"]
         assert len({call.session for call in server.calls[3:]}) == 1
         assert server.challenges == 2
@@ -292,9 +292,9 @@ def test_no_call_fails_while_two_nodes_have_a_secret_in_common(
         call = other.channel(own).unary_unary("/kraft.v1.Controller/Heartbeat")
         for theirs, ours in zip(server, client, strict=True):
             other.secrets.replace(theirs)
-            assert await call("theirs have changed", timeout=5) == "theirs have changed"
+            assert await call("theirs have changed", timeout=30) == "theirs have changed"
             own.replace(ours)
-            assert await call("ours have changed", timeout=5) == "ours have changed"
+            assert await call("ours have changed", timeout=30) == "ours have changed"
 
     play(scene)
 
@@ -303,11 +303,11 @@ def test_a_secret_that_was_removed_is_used_no_more() -> None:
     async def scene() -> None:
         other, own = Server(secrets=holding(BOTH)), holding(BOTH)
         call = other.channel(own).unary_unary("/kraft.v1.Controller/Heartbeat")
-        await call("beat", timeout=5)
+        await call("beat", timeout=30)
         own.replace(NEW)
         other.secrets.replace(OLD)
         with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
-            await call("beat", timeout=5)
+            await call("beat", timeout=30)
         first, *further = other.calls
         assert (bool(first), further) == (True, [])
 

@@ -186,7 +186,7 @@ async def test_a_client_that_does_not_fit_is_told_so_at_once(
     async with opened as address:
         began_s = time.monotonic()
         error = await failure(address, world.clients()[client])
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 10
     if words is None:
         assert error is None
         return

@@ -153,13 +153,13 @@ def test_what_is_wrong_with_a_filter_is_a_sentence(text: str, sentence: str) -> 
 def test_filters_are_bounded(text: str) -> None:
     begun = time.monotonic()
     assert len(problem_of(text)) < 300
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 10
 
 
 def test_a_regular_expression_that_backtracks_elsewhere_takes_no_time() -> None:
     begun = time.monotonic()
     assert not parse('key matches "(a+)+b"')(subject(key=b"a" * 60_000))
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
 
 
 def test_what_is_masked_is_not_found() -> None:

@@ -173,7 +173,7 @@ async def error_at(address: str, client: NodeCredentials) -> str | None:
     try:
         dialed: Any = client.dial_controller(address, [])
         async with dialed as channel:
-            assert await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x"
+            assert await channel.unary_unary(METHOD)(b"x", timeout=30) == b"x"
             return None
     except grpc.aio.AioRpcError as error:
         return error.details() or "refused"

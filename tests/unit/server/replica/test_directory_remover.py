@@ -25,7 +25,7 @@ class SlowDisk(RealDisk):
 
     def remove(self, path: str) -> None:
         self.asked.set()
-        assert self.may_remove.acquire(timeout=5)
+        assert self.may_remove.acquire(timeout=30)
         super().remove(path)
 
 
