@@ -9,7 +9,7 @@ from msgspec import Struct
 from kraft.client import ErrorCode, Refusal, TopicPartition
 from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Panel
 from kraft.console.forms import Changed, Done, WrongInput
-from kraft.console.pages.transactions import now_ms, partition_in, producers_of
+from kraft.console.pages.transactions import known_topics, now_ms, partition_in, producers_of
 from kraft.health.hanging import OpenInPartition, find_hanging, open_transactions, why_not_hanging
 
 if TYPE_CHECKING:
@@ -92,11 +92,7 @@ async def hanging(asked: Asked) -> HangingTransactions:
 
 
 def _search(admin: Admin, topic: str, idle_ms: int) -> HangingFound:
-    topics = admin.find_topics([topic] if topic else None, timeout_ms=CLIENT_MS)
-    if topic and not topics:
-        raise Refusal(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r} that you may see: check its name"
-        )
+    topics = known_topics(admin, topic)
     places = [TopicPartition(name, each.partition_index) for name, found in topics.items() for each in found.partitions]
     if len(places) > PARTITIONS_MAX:
         raise Refusal(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from kraft.client import KraftError, Refusal, TopicPartition
+from kraft.client import ErrorCode, KraftError, Refusal, TopicPartition
 from kraft.console.asking import CLIENT_MS, ROWS_MAX, Asked, Paged, Panel, Wanted, as_far_as_known, wanted
 from kraft.console.forms import WrongInput
 from kraft.health.facts import PROBE_MS
@@ -16,6 +16,7 @@ from kraft.health.facts import PROBE_MS
 if TYPE_CHECKING:
     from kraft.client import Admin, TransactionDescription
     from kraft.wire.schema.describe_producers import ProducerState
+    from kraft.wire.schema.metadata import MetadataResponseTopic
 
 SORTS: Final = ("name", "state", "producer")
 
@@ -204,9 +205,26 @@ def partition_in(asked: Asked) -> TopicPartition:
 
 def producers_of(admin: Admin, place: TopicPartition) -> Sequence[ProducerState]:
     """Return the producers of the partition, as its leader knows them. Raises KraftError."""
+    # The call itself waits for a topic that may be new.
+    numbers = [each.partition_index for each in known_topics(admin, place.topic)[place.topic].partitions]
+    if place.partition not in numbers:
+        raise Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {place.topic!r} has partitions 0 to {max(numbers)}, not {place.partition}",
+        )
     found = admin.describe_producers([place], timeout_ms=CLIENT_MS)[place]
     if isinstance(found, KraftError):
         raise found
+    return found
+
+
+def known_topics(admin: Admin, topic: str) -> Mapping[str, MetadataResponseTopic]:
+    """Return the topic, or all without a name. Raises Refusal."""
+    found = admin.find_topics([topic] if topic else None, timeout_ms=CLIENT_MS)
+    if topic and topic not in found:
+        raise Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r} that you may see: check its name"
+        )
     return found
 
 

@@ -198,6 +198,11 @@ def test_open_and_hanging_transactions_are_found_and_one_that_hangs_is_aborted(
             found = asked(browser, f"{protocol}/transaction-hanging?topic=hung&minutes=15")["found"]["value"]
             assert [(each["partition"], each["producer_id"]) for each in found["hanging"]] == [(0, 4_711)]
         producer.abort_transaction()
+    missing = {"topic=none&partition=0": "there is no topic", "topic=hung&partition=7": "has partitions 0 to 1, not 7"}
+    for query, said in missing.items():
+        for protocol in PROTOCOLS:
+            found = asked(browser, f"{protocol}/transaction-producers?{query}", 404)
+            assert said in found["producers"]["problem"]
     path = "/clusters/grpc/transaction-abort?topic=hung&partition=0&start_offset=0"
     place = {"topic": "hung", "partition": "0", "start_offset": "0"}
     assert sent(browser, path, **place, confirm="hung").status == 400
