@@ -54,6 +54,7 @@ _NOT_FOUND: Final = frozenset(
 )
 _STATUSES: Final = {
     _NO_ANSWER: 504,
+    "REQUEST_TIMED_OUT": 504,
     "CHANGED": 409,
     "SECURITY_DISABLED": 501,
     "UNSUPPORTED_VERSION": 501,

@@ -42,11 +42,10 @@ def one(asked: Asked, topic: str, partition: int, offset: int, wanted: Wanted, s
             start, end = bounds.starts[partition], bounds.ends[partition]
             if not start <= offset < end:
                 raise _missing(f"there is no record at offset {offset:,}: {held(partition, start, end)}")
-            item = _item(consumer, topic, partition, offset, deadline_s)
-        if item is None or item.offset != offset:
+            item = item_at(_reader(consumer, topic, deadline_s), partition, offset)
+        if item is None:
             raise _missing(
-                f"there is no record at offset {offset:,} of partition {partition}: compaction has removed it, or it is"
-                " larger than can be read in time"
+                f"there is no record at offset {offset:,} of partition {partition}: compaction has removed it"
             )
         row = sight.of(item).row(WHOLE_CHARACTERS) if isinstance(item, RawRecord) else unreadable(item)
         if isinstance(item, RawRecord) and item.is_transactional and not item.marker:
@@ -55,19 +54,37 @@ def one(asked: Asked, topic: str, partition: int, offset: int, wanted: Wanted, s
     return One(record=row, start=start, end=end)
 
 
-def _item(consumer: Consumer, topic: str, partition: int, offset: int, deadline_s: float) -> Item | None:
+def _reader(consumer: Consumer, topic: str, deadline_s: float) -> Reader[Item]:
     limits = Limits(bytes_max=ONE_BYTES_MAX, deadline_s=deadline_s)
-    reader: Reader[Item] = Reader(consumer, topic, limits, lambda item: item, with_markers=True)
-    return next(reader.forward({partition: Range(offset, offset + 1)}), None)
+    return Reader(consumer, topic, limits, lambda item: item, with_markers=True)
+
+
+def item_at(reader: Reader[Item], partition: int, offset: int) -> Item | None:
+    """Return what the partition has at the offset; None if that is no record. Raises Refusal if it was not read."""
+    item = next(reader.forward({partition: Range(offset, offset + 1)}), None)
+    if item is None and (reader.problems or reader.stopped == "time"):
+        reason = "; ".join(reader.problems) or f"it is larger than can be read in {PAGE_S:g} s"
+        raise Refusal(
+            ErrorCode.REQUEST_TIMED_OUT, f"offset {offset:,} of partition {partition} was not read: {reason}: try again"
+        )
+    return item
 
 
 def _outcome(asked: Asked, topic: str, record: RawRecord, deadline_s: float) -> str:
-    """Return how the transaction ended: readers of committed records get this one, or not, or not yet."""
+    """Return how the transaction ended: readers of committed records get this one, or not, or not yet.
+
+    If that is not known in time, return that.
+    """
     with reading(asked, Wanted()) as consumer:
         stable = bounds_of(asked, consumer, topic, [record.partition], Wanted()).ends[record.partition]
         if record.offset >= stable:
             return "not committed yet"
-        found = _item(consumer, topic, record.partition, record.offset, deadline_s)
+        try:
+            found = item_at(_reader(consumer, topic, deadline_s), record.partition, record.offset)
+        except Refusal as refusal:
+            if refusal.error_code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            return "committed or aborted: not known in time"
     return "aborted" if found is None else "committed"
 
 
