@@ -33,9 +33,9 @@ class FakeUsers:
         self.shows_configs = True
 
     def describe_brokers(self) -> list[Any]:
-        return [SimpleNamespace(broker_id=1)]
+        return [SimpleNamespace(broker_id=1, fenced=False)]
 
-    def describe_broker_configs(self, broker_id: int) -> list[Any]:
+    def describe_broker_configs(self, broker_id: int, **_: object) -> list[Any]:
         if not self.shows_configs:
             raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not authorized")
         return [SimpleNamespace(name=name, value=value) for name, value in self.configs.items()]
