@@ -352,7 +352,7 @@ class LogHandler(logging.Handler):
         left_s = min(self._until_s, time.monotonic() + 60) - time.monotonic()
         try:
             producer.close(max(0, int(left_s * 1_000)))
-        except Exception as error:  # noqa: BLE001  Likewise.
+        except Exception as error:  # noqa: BLE001  It goes on then, too.
             self._count_failed(0, _words(error))
 
     def _take(self) -> list[_Line]:

@@ -481,11 +481,11 @@ def test_a_muted_client_is_not_read_and_not_counted_as_slow_and_goes_on_afterwar
         client.send(b"soon, second", b"now, third")
         client.writer.write((100).to_bytes(4, "big") + b"a part")
         # Longer than a request may take to arrive.
-        await asyncio.sleep(2.2)
+        await asyncio.sleep(4.2)
         assert served.requests.begun == [b"soon, first"]
         served.requests.is_muted = False
         served.requests.go_on()
         assert await client.answer() == b"answer to soon, second"
         assert await client.answer() == b"answer to now, third"
 
-    assert run(test, impatient(request_s_max=1.0)) == []
+    assert run(test, impatient(request_s_max=3.0)) == []
