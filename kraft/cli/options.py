@@ -64,7 +64,9 @@ TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Same as TOPIC.")]
 IncludeOption = Annotated[
     str | None,
-    typer.Option("--include", metavar="REGEX", help="Read the topics whose names match instead.", show_default=False),
+    typer.Option(
+        "--include", metavar="REGEX", help="Read all topics whose names match, in place of TOPIC.", show_default=False
+    ),
 ]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", min=0, help="Number of the partition.", show_default=False)

@@ -44,7 +44,7 @@ AddScram = Annotated[
 
 
 Standalone = Annotated[
-    bool, typer.Option("--standalone", help="Refuse, unless the node is the only controller of its cluster.")
+    bool, typer.Option("--standalone", help="The node is the only controller of its cluster; refused for any other.")
 ]
 
 

@@ -343,7 +343,7 @@ class LogHandler(logging.Handler):
                 stack.callback(self._close_producer, producer)
                 while lines := self._take():
                     self._send(producer, lines)
-            except Exception as error:  # noqa: BLE001  The application goes on, whatever the client does.
+            except Exception as error:  # noqa: BLE001  It is told, and another producer follows: logging ends no program.
                 self._count_failed(0, _words(error))
                 return False
             return True
@@ -352,7 +352,7 @@ class LogHandler(logging.Handler):
         left_s = min(self._until_s, time.monotonic() + 60) - time.monotonic()
         try:
             producer.close(max(0, int(left_s * 1_000)))
-        except Exception as error:  # noqa: BLE001  It goes on then, too.
+        except Exception as error:  # noqa: BLE001  It is told: logging ends no program.
             self._count_failed(0, _words(error))
 
     def _take(self) -> list[_Line]:

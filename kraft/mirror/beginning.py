@@ -225,7 +225,9 @@ async def _check_cleanup(pair: PairConfig, positions: str, target: Admin) -> Non
     try:
         configs = (await target.describe_configs_of_topics([positions])).get(positions, [])
     except Refusal as refusal:
-        log.info("cleanup policy of the positions not known", pair=pair.name, positions=positions, reason=str(refusal))
+        log.info(
+            "cleanup.policy of the positions topic not read", pair=pair.name, positions=positions, reason=str(refusal)
+        )
         return
     policy = next((each.value for each in configs if each.name == "cleanup.policy"), COMPACT)
     if policy != COMPACT:

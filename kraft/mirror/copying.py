@@ -144,7 +144,7 @@ class ShardCopy:
                 await self._producer.begin_transaction()
             await self._keep(changed)
 
-    async def round(self, is_over: Callable[[], bool]) -> bool:
+    async def round(self, stopped: asyncio.Event) -> bool:
         """Copy what comes within the commit interval, and commit it; False if nothing came. Raises PartitionStops."""
         batches = self._left or await self._polled(POLL_MS)
         if not batches:
@@ -169,14 +169,14 @@ class ShardCopy:
             else:
                 batches = []
             left_s = ends_s - asyncio.get_running_loop().time()
-            if left_s <= 0 or size_bytes >= self.round_bytes or is_over():
+            if left_s <= 0 or size_bytes >= self.round_bytes or stopped.is_set():
                 break
             batches = await self._polled(max(1, int(left_s * 1_000)))
         self._left = batches
         await self._commit(sent, reached)
         self._counts.bytes += size_bytes
         self._counts.rounds += 1
-        await self._throttle.used(size_bytes, is_over)
+        await self._throttle.used(size_bytes, stopped)
         return True
 
     async def _polled(self, timeout_ms: int) -> list[StoredBatch]:

@@ -120,7 +120,7 @@ class PairWorker:
                     return work.result()
                 if not isinstance(error, KraftError) or not _may_pass(error):
                     raise error
-                log.warning("pair cannot begin yet, and waits", pair=self.pair.name, reason=self._told(error))
+                log.warning("pair waits for its clusters", pair=self.pair.name, reason=self._told(error))
                 await asyncio.wait([ending], timeout=BEGIN_AGAIN_S)
         finally:
             ending.cancel()
@@ -167,7 +167,11 @@ class PairWorker:
             try:
                 await self._target.remove_members_from_consumer_group(group_id, [self._worker])
             except (KraftError, Unreachable) as error:
-                log.info("the session of the worker ends later", pair=self.pair.name, reason=self._told(error))
+                log.info(
+                    "worker has not left its group: its partitions wait until its session ends",
+                    pair=self.pair.name,
+                    reason=self._told(error),
+                )
 
     async def _follow_assignment(self, member: Consumer, stopped: asyncio.Event) -> None:
         given: set[TopicPartition] = set()
@@ -244,7 +248,9 @@ class PairWorker:
         if now_s < self._told_gone_s + GONE_TOLD_EVERY_S or await self._beginning.has_positions(self._target):
             return
         self._told_gone_s = now_s
-        log.error("nothing is copied", pair=self.pair.name, reason=positions_gone(self.pair, self._beginning.positions))
+        log.error(
+            "pair copies nothing", pair=self.pair.name, reason=positions_gone(self.pair, self._beginning.positions)
+        )
 
     async def _carry_groups(self, looked_up: PairTopics) -> None:
         if not self.pair.syncs_groups:
@@ -263,4 +269,6 @@ class PairWorker:
                     states, targets = states_of(positions.states, topics), places_of(topics)
                     await carry_groups(self.pair, self._source, self._target, states, targets)
                 except (KraftError, Unreachable) as error:
-                    log.warning("groups not carried over", pair=self.pair.name, reason=self._told(error))
+                    log.warning(
+                        "committed offsets of groups not carried over", pair=self.pair.name, reason=self._told(error)
+                    )

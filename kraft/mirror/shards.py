@@ -168,7 +168,7 @@ class Shard:
                 await self._pause(IDLE_S)
             else:
                 copy.round_bytes = self._throttle.burst_bytes(self._round_bytes)
-                if await copy.round(self._is_stopped.is_set):
+                if await copy.round(self._is_stopped):
                     self._round_bytes = min(ROUND_BYTES_MAX, 2 * self._round_bytes)
 
     def _is_due(self) -> bool:

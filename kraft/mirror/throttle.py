@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
 from typing import Final
-
-_LOOK_EVERY_S: Final = 0.2
-"""How often a wait looks whether it is over."""
 
 _BURSTS_PER_SECOND: Final = 2
 
@@ -31,9 +28,9 @@ class Throttle:
         """Return how many bytes may be sent at once: a part of a second's, or as many as the caller can."""
         return min(at_most, max(1, self._rate // _BURSTS_PER_SECOND)) if self._rate else at_most
 
-    async def used(self, size_bytes: int, is_over: Callable[[], bool]) -> None:
-        """Wait as long as these bytes take at the rate, or until it is over."""
-        clock = asyncio.get_running_loop().time
-        until_s = clock() + self.wait_s(size_bytes, clock())
-        while (left_s := until_s - clock()) > 0 and not is_over():  # noqa: ASYNC110  The end is told by a call alone.
-            await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
+    async def used(self, size_bytes: int, stopped: asyncio.Event) -> None:
+        """Wait as long as these bytes take at the rate, or until the copy is stopped."""
+        wait_s = self.wait_s(size_bytes, asyncio.get_running_loop().time())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await stopped.wait()

@@ -61,7 +61,7 @@ def list_groups(
     group_type: Annotated[
         str | None, typer.Option("--type", metavar="TYPE[,...]", help="Only groups of these types: classic, consumer.")
     ] = None,
-    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one a line.")] = False,
+    names: Annotated[bool, typer.Option("--names", help="Print only the names, one per line.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,

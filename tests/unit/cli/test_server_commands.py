@@ -196,10 +196,10 @@ def test_stop_ends_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with node(directory(tmp_path, 1), program=STUBBORN) as stubborn, node(directory(tmp_path, 2)) as other:
-        code, said, error = stop(monkeypatch, found(stubborn, other), "--all", "--timeout-ms", "1000")
+        code, said, error = stop(monkeypatch, found(stubborn, other), "--all", "--timeout-ms", "5000")
         assert (code, said) == (1, f"Stopped node 2 of cluster {CLUSTER} (pid {other.pid}).\n")
         assert error == (
-            f"kraft: not stopped within 1 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
+            f"kraft: not stopped within 5 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
             f" or kill it with 'kill -9 {stubborn.pid}'\n"
         )
 

@@ -54,18 +54,13 @@ def test_a_throttle_sends_no_more_at_once_than_a_part_of_a_second_takes() -> Non
 
 
 async def test_a_throttle_does_not_hold_the_end_of_a_worker() -> None:
-    looked: list[float] = []
     clock = asyncio.get_running_loop().time
-    began_s = clock()
-
-    def is_over() -> bool:
-        looked.append(clock() - began_s)
-        return len(looked) > 2
-
-    await Throttle(100).used(100_000, is_over)
+    began_s, stopped = clock(), asyncio.Event()
+    await Throttle(100).used(50, stopped)
+    assert 0.5 <= clock() - began_s < 1
+    asyncio.get_running_loop().call_later(1, stopped.set)
+    await Throttle(100).used(100_000, stopped)
     assert clock() - began_s < 10, "all of it would take 1,000 s"
-    await Throttle(100).used(50, lambda: False)
-    assert clock() - began_s >= 0.5
 
 
 def test_what_the_other_end_has_deleted_at_its_beginning_is_left_out() -> None:
