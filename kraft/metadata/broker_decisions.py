@@ -186,15 +186,16 @@ def begin_controlled_shutdown(
     it holds have no leader until it is back. One of the `newcomers` gets a leadership only if no other can.
     """
     registration = _registered(image, broker_id, broker_epoch)
+    announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)
     if registration.fenced:
-        return Decision(records=[], response=True)
+        # A fenced broker leads nothing. A heartbeat that is still under way must not unfence it.
+        return Decision(records=[] if registration.in_controlled_shutdown else [announced], response=True)
     moved = RecordsOnDemand(
         decided_in_slices(
             image, lambda part: changes_when_shutting_down(part, broker_id, defaults, newcomers=newcomers)
         ),
     )
     if not registration.in_controlled_shutdown:
-        announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)
         return Decision(records=RecordsOnDemand(chain([announced], moved)), response=False)
     if moved:
         return Decision(records=moved, response=False)

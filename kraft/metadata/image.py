@@ -87,6 +87,11 @@ class BrokerRegistration(Struct, frozen=True, kw_only=True):
         """True if the broker may be elected and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def may_stop(self) -> bool:
+        """True once a controlled shutdown is complete: this registration is never unfenced again."""
+        return self.fenced and self.in_controlled_shutdown
+
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 

@@ -130,8 +130,10 @@ class BrokerWatch:
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
 
     def heartbeat_received(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Record a heartbeat."""
-        self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
+        """Record a heartbeat. A broker that may stop gets no session again: it registers again if it is started."""
+        registration = self._host.image.broker(broker_id)
+        if registration is None or not registration.may_stop:
+            self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
         self._presence.heard(broker_id, broker_epoch)
 
     def stops(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:

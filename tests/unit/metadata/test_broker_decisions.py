@@ -175,6 +175,14 @@ def test_what_only_the_stopping_broker_holds_waits_for_its_return() -> None:
     assert (may_stop, partition(image).leader, partition(image).isr) == (True, NO_BROKER, (1,))
 
 
+def test_a_fenced_broker_may_stop_at_once_and_no_later_heartbeat_unfences_it() -> None:
+    image, may_stop = shut_down(fenced(cluster(1), 1), 1)
+    assert (may_stop, image.brokers[BrokerId(1)].may_stop) == (True, True)
+    assert shut_down(image, 1) == (image, True)
+    late = heartbeat(image, beat(image, 1, index=10), caught_up_from_index=10, committed_index=12)
+    assert (late.records, late.response.is_fenced) == ([], True)
+
+
 # --- heartbeats ---
 
 

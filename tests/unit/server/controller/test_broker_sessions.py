@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
@@ -118,6 +119,21 @@ async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
         answers = [await parts.calls.heartbeat(request) for _ in range(2)]
         assert [answer.may_stop for answer in answers] == [False, True]
         assert parts.broker(1).fenced
+
+
+@pytest.mark.parametrize("is_fenced_first", [False, True])
+async def test_a_heartbeat_that_comes_after_the_leave_to_stop_begins_no_session(is_fenced_first: bool) -> None:
+    """A stopped broker may be unregistered at once, though its last periodic heartbeat was overtaken."""
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        if is_fenced_first:
+            await parts.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+        while not await parts.beat(1, epoch, wants_shutdown=True):
+            pass
+        await parts.beat(1, epoch)
+        await parts.unregister(1)
+        assert BrokerId(1) not in parts.controller.host.image.brokers
 
 
 async def test_what_a_broker_that_comes_or_goes_changes_is_counted_in_one_line_of_the_log() -> None:
