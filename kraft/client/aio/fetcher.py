@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeAlias
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
@@ -185,14 +185,18 @@ class Fetcher:
             self._topics_task = self._started(self._find_topics(unknown), "topics")
 
     async def _find_topics(self, partitions: list[TopicPartition]) -> None:
-        for topic in {partition.topic for partition in partitions}:
-            try:
-                await self._metadata.topic(topic, self._settings.default_api_timeout_ms)
-            except Refusal as error:
-                self._fail_unknown([partition for partition in partitions if partition.topic == topic], error)
-            except Unreachable as error:
-                self._fail_unknown(partitions, error)
-                break
+        topics, timeout_ms = {partition.topic for partition in partitions}, self._settings.default_api_timeout_ms
+        try:
+            # A refusal of them together is that of each, too.
+            with suppress(Refusal):
+                await self._metadata.look_up(topics, timeout_ms)
+            for topic in topics:
+                try:
+                    await self._metadata.topic(topic, timeout_ms)
+                except Refusal as error:
+                    self._fail_unknown([partition for partition in partitions if partition.topic == topic], error)
+        except Unreachable as error:
+            self._fail_unknown(partitions, error)
         self.wake_up()
 
     def _fail_unknown(self, partitions: list[TopicPartition], error: Exception) -> None:

@@ -53,7 +53,9 @@ class RecordDeletion:
         address, or a Refusal with the partition.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        for topic in {partition.topic for partition in before_offsets}:
+        topics = {partition.topic for partition in before_offsets}
+        await self._metadata.look_up(topics, timeout_ms)
+        for topic in topics:
             await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
         for partition in before_offsets:
             count = self._metadata.partition_count(partition.topic)

@@ -8,6 +8,7 @@ A leader is replaced only by one of a newer epoch, so that a broker that lags ca
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -72,7 +73,7 @@ class MetadataCache:
         self._lacking_until_ms: dict[TopicPartition, int] = {}
         """Partitions that were waited for in vain, with the time until which they are not waited for again."""
         self._responses = 0
-        """The number of refreshes that succeeded."""
+        """The number of refreshes of all topics that succeeded."""
         self._in_turn = asyncio.Lock()
         """Held during the refresh of a task that waits for a partition."""
         self._refreshed_at_ms: int | None = None
@@ -127,7 +128,7 @@ class MetadataCache:
             # In each round, because another look-up of the same name may have ended and discarded it.
             self._wanted.add(name)
             try:
-                await self.refresh(deadline_ms - self._clock.monotonic_ms())
+                await self._ask_about([name], deadline_ms - self._clock.monotonic_ms())
             except Exception:
                 # A name that no request can hold would otherwise be in all later ones.
                 self._wanted.discard(name)
@@ -139,6 +140,16 @@ class MetadataCache:
                 self._wanted.discard(name)
                 raise refusal
             await attempts.pause()
+
+    async def look_up(self, names: Iterable[str], timeout_ms: int) -> None:
+        """Look up those of the topics that are not cached, in one request. Raises as `refresh` does.
+
+        What is wrong with a topic that is not cached afterwards, `topic` says.
+        """
+        unknown = {name for name in names if checked_topic(name) not in self._topics}
+        if len(unknown) > 1:
+            await self._ask_about(sorted(unknown), timeout_ms)
+            self._wanted |= unknown & self._topics.keys()
 
     async def until_has(self, partition: TopicPartition, timeout_ms: int) -> int:
         """Return the number of the topic's partitions, which includes this one unless it is missing for a while.
@@ -184,7 +195,12 @@ class MetadataCache:
 
     async def refresh(self, timeout_ms: int) -> None:
         """Request metadata of all topics that the client uses. Raises Unreachable."""
-        asked = sorted(self._wanted)
+        await self._ask_about(sorted(self._wanted), timeout_ms)
+        self._responses += 1
+        self._restart_age()
+
+    async def _ask_about(self, asked: Sequence[str], timeout_ms: int) -> None:
+        """Request metadata of these topics alone (KIP-526): the others are as old as they were. Raises Unreachable."""
         try:
             response = await self.fetch(metadata_of(asked), timeout_ms)
         except Unreachable as error:
@@ -192,6 +208,8 @@ class MetadataCache:
             raise
         self.trouble = ""
         self._learn(response, asked)
+        if self._refreshed_at_ms is None:
+            self._restart_age()
 
     async def _refresh_after(self, seen: int, deadline_ms: int) -> int:
         """Refresh, unless there was a response after the one with this number: tasks that wait share it.
@@ -253,9 +271,7 @@ class MetadataCache:
         if known and leader_id >= 0 and leader_epoch > known.leaders.get(partition.partition, (-1, -1))[1]:
             known.leaders[partition.partition] = (leader_id, leader_epoch)
 
-    def _learn(self, response: MetadataResponse, asked: list[str]) -> None:
-        self._responses += 1
-        self._restart_age()
+    def _learn(self, response: MetadataResponse, asked: Sequence[str]) -> None:
         described = {topic.name: topic for topic in response.topics}
         for name in asked:
             topic = described.get(name)

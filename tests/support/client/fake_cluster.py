@@ -95,6 +95,8 @@ class FakeCluster:
         """Topics that no client has a right to."""
         self.producer_ids = 0
         self.calls: list[str] = []
+        self.described: list[str] = []
+        """Topics of metadata requests, in their order."""
         self.changed = asyncio.Event()
         self.closed = 0
         self.broker_configs: dict[str, dict[str, str]] = {}
@@ -295,6 +297,7 @@ class FakeBroker:
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         asked = self.cluster.topics if request.topics is None else [topic.name or "" for topic in request.topics]
+        self.cluster.described += asked
         return MetadataResponse(
             cluster_id="fake",
             controller_id=1,

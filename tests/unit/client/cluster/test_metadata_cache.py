@@ -122,6 +122,37 @@ def test_a_look_up_that_gives_up_does_not_end_another_one_of_the_same_topic() ->
     in_cluster(scenario)
 
 
+def test_topics_are_looked_up_together_in_one_request() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        names = [f"topic-{number}" for number in range(1_000)]
+        for name in names:
+            cluster.create(name)
+        await cache.look_up([*names, "missing"], 1_000)
+        assert [await cache.topic(name, 1_000) for name in names]
+        assert len(cluster.calls) == 1
+        cluster.described.clear()
+        await cache.refresh(1_000)
+        assert cluster.described == sorted(names), "what is missing is not asked for again"
+
+    in_cluster(scenario)
+
+
+def test_a_look_up_of_a_topic_asks_about_no_other_and_makes_none_look_newer() -> None:
+    """Otherwise a producer to a thousand topics would ask for half a million (KIP-526)."""
+
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        max_age_s = 300
+        cluster.create("payments")
+        await cache.topic("orders", 1_000)
+        await asyncio.sleep(max_age_s / 2)
+        await cache.topic("payments", 1_000)
+        assert cluster.described == ["orders", "payments"]
+        await asyncio.sleep(max_age_s / 2 + 1)
+        assert cluster.described[2:] == ["orders", "payments"]
+
+    in_cluster(scenario)
+
+
 def test_a_deleted_topic_has_no_leaders_but_keeps_its_partitions() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         await cache.topic("orders", 1_000)
