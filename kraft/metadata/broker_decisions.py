@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.decision import DecideRecords, Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import changes_when_gone, changes_when_shutting_down, changes_when_unfenced
 from kraft.metadata.records import (
     BrokerFenced,

@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.broker_registration import BrokerRegistration
+from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 REFUSALS_FOR_A_VERDICT: Final = 2

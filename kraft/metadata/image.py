@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kraft.metadata.acls import NO_ACLS, Acls, AclsDraft
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.persistent_maps import PersistentMap, SequenceDraft
 from kraft.metadata.records import (
     AclRecord,
@@ -44,13 +45,10 @@ from kraft.metadata.records import (
 from kraft.metadata.settings import QuotaSubject, SettingsDraft
 from kraft.metadata.small_maps import overlaid
 from kraft.metadata.users import NO_USERS, Users, UsersDraft
-from kraft.model.endpoint import Endpoint
-from kraft.model.features import FeatureRange
 from kraft.model.ids import (
     NO_BROKER,
     BrokerEpoch,
     BrokerId,
-    DirectoryId,
     LeaderEpoch,
     PartitionEpoch,
     ProducerId,
@@ -61,39 +59,6 @@ from kraft.model.ids import (
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
 _FIRST_PRODUCER_ID = ProducerId(0)
 _SLICE_PARTITIONS = 250
-
-
-class BrokerRegistration(Struct, frozen=True, kw_only=True):
-    """A broker's last registration and its state.
-
-    A fenced broker has no session, or has not caught up with the metadata yet: it leads nothing, and clients are not
-    sent to it. A broker in controlled shutdown still serves, but gets no new replicas or leaderships. A broker with an
-    operator fence stays fenced until an operator removes it.
-    """
-
-    broker_id: BrokerId
-    incarnation_id: UUID
-    broker_epoch: BrokerEpoch
-    endpoints: tuple[Endpoint, ...]
-    rack: str
-    directory_ids: tuple[DirectoryId, ...]
-    fenced: bool
-    in_controlled_shutdown: bool
-    fenced_by_operator: bool = False
-    features: tuple[FeatureRange, ...] = ()
-
-    @property
-    def active(self) -> bool:
-        """True if the broker may be elected and join an ISR."""
-        return not self.fenced and not self.in_controlled_shutdown
-
-    @property
-    def may_stop(self) -> bool:
-        """True once a controlled shutdown is complete: this registration is never unfenced again."""
-        return self.fenced and self.in_controlled_shutdown
-
-    def endpoint(self, listener: str) -> Endpoint | None:
-        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
 class PartitionImage(Struct, frozen=True, kw_only=True):

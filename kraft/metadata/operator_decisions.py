@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import chain
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import require_settings
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import changes_when_gone
 from kraft.metadata.records import (
     BrokerFenced,

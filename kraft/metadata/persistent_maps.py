@@ -250,11 +250,39 @@ class PersistentSequence(Mapping[int, Item], Generic[Item]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(self._count))
 
+    def items(self) -> ItemsView[int, Item]:
+        return _NumberedItems(self)
+
+    def values(self) -> ValuesView[Item]:
+        return _SequenceValues(self)
+
+    def in_order(self) -> Iterator[Item]:
+        """Yield the items by their numbers."""
+        return chain.from_iterable(self._chunks)
+
     def __len__(self) -> int:
         return self._count
 
     def __repr__(self) -> str:
-        return f"PersistentSequence({[item for chunk in self._chunks for item in chunk]!r})"
+        return f"PersistentSequence({list(self.in_order())!r})"
+
+
+class _NumberedItems(ItemsView[int, Item]):
+    """The items as a view that looks up none of them by its number."""
+
+    _mapping: PersistentSequence[Item]
+
+    def __iter__(self) -> Iterator[tuple[int, Item]]:
+        return enumerate(self._mapping.in_order())
+
+
+class _SequenceValues(ValuesView[Item]):
+    """The values as a view that looks up none of them by its number."""
+
+    _mapping: PersistentSequence[Item]
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._mapping.in_order()
 
 
 class SequenceDraft(Generic[Item]):

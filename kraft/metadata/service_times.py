@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.broker_registration import BrokerRegistration
+from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 SETTLED_AFTER_MS: Final = 10_000

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraft.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage, TopicImage
+from kraft.metadata.broker_registration import BrokerRegistration
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from kraft.metadata.records import (
     BrokerConfigSet,
     BrokerEpochsUsed,

@@ -9,9 +9,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.configs import checked
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import elect
 from kraft.metadata.machines import shared_machine
 from kraft.metadata.new_topics import CLUSTER_DEFAULT

@@ -91,4 +91,4 @@ def _fetched(partition: int, committed: CommittedOffset | None, topic_id: Uuid) 
 
 
 def _is_of_another_topic(committed: CommittedOffset, topic_id: Uuid) -> bool:
-    return committed.topic_id is not None and topic_id not in {ZERO_UUID, committed.topic_id}
+    return committed.topic_id is not None and topic_id not in (ZERO_UUID, committed.topic_id)

@@ -11,7 +11,7 @@ from kraft.rpc.client_calls import DESCRIBE_CLIENTS
 from kraft.server.access.guard import Permission
 from kraft.server.apis import audited
 from kraft.server.apis.api import Api, DecidedBy
-from kraft.server.apis.handlers import forwarded, from_metadata
+from kraft.server.apis.handlers import forwarded, from_metadata_in_turns
 from kraft.server.handlers import brokers
 from kraft.server.handlers.describe_brokers import describe_brokers
 from kraft.wire.api_keys import ApiKey
@@ -20,8 +20,8 @@ BROKER_APIS: Final[tuple[Api[Any, Any], ...]] = (
     Api(
         call=DESCRIBE_BROKERS,
         decided_by=DecidedBy.BROKER,
-        handler=from_metadata(describe_brokers),
-        at_controller=from_metadata(describe_brokers),
+        handler=from_metadata_in_turns(describe_brokers),
+        at_controller=from_metadata_in_turns(describe_brokers),
         needs=(Permission(Operation.DESCRIBE, ResourceType.CLUSTER),),
     ),
     Api(

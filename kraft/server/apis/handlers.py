@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
 from kraft.metadata.config_decisions import NodeConfigs
@@ -29,6 +29,13 @@ def from_metadata(query: Callable[[MetadataImage, Request], Response]) -> Callab
         return answer
 
     return handler
+
+
+def from_metadata_in_turns(
+    query: Callable[[MetadataImage, Request], Awaitable[Response]],
+) -> Callable[[Side], Handler[Request, Response]]:
+    """Likewise, for a query that gives other tasks turns."""
+    return lambda side: lambda request: query(side.image(), request)
 
 
 def from_indexed_metadata(query: Callable[[MetadataImage, int], Response]) -> Callable[[Side], Handler[Any, Response]]:

@@ -12,10 +12,11 @@ import structlog
 from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, BrokerPresence
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.service_times import Newcomers
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId

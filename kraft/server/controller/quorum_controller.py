@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
-from kraft.metadata.image import BrokerRegistration
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.records import MetadataRecord
 from kraft.metadata.service_times import ServiceTimes
 from kraft.model.describe_quorum import QuorumDescription, QuorumDescriptionRequest

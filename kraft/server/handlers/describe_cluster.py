@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kraft.metadata.image import BrokerRegistration, CurrentImage
+from kraft.metadata.broker_registration import BrokerRegistration
+from kraft.metadata.image import CurrentImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.wire.schema.describe_cluster import (

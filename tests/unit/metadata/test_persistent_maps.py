@@ -86,6 +86,7 @@ def test_a_sequence_holds_what_a_list_would(length: int, replaced: set[int], add
     assert after == expected
     assert list(after) == list(expected)
     assert list(after.values()) == list(expected.values())
+    assert list(after.items()) == list(expected.items())
     assert list(before) == list(range(length)), "a sequence never changes"
     assert list(after.differing_keys(before)) == sorted(changes)
     assert list(before.differing_keys(after)) == sorted(changes)

@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraft.metadata.acls import AclEntry, acl_record
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.records import (
     AclAdded,
     AclRemoved,

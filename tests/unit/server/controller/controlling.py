@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.image import BrokerRegistration
+from kraft.metadata.broker_registration import BrokerRegistration
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.endpoint import Endpoint

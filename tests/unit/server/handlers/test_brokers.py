@@ -24,9 +24,9 @@ def fenced(image: MetadataImage) -> MetadataImage:
     return image.replay(fence_by_operator(image, FENCE).records)
 
 
-def test_brokers_are_described_with_what_they_hold() -> None:
+async def test_brokers_are_described_with_what_they_hold() -> None:
     image = fenced(with_topic(cluster(2, 1, 3, racks={1: "a"}), [1, 2], [2, 1], [2, 1]))
-    one, two, three = describe_brokers(image, DescribeBrokersRequest(broker_ids=[])).brokers
+    one, two, three = (await describe_brokers(image, DescribeBrokersRequest(broker_ids=[]))).brokers
     assert [each.broker_id for each in (one, two, three)] == [1, 2, 3]
     assert (one.rack, one.fenced, one.fenced_by_operator, one.broker_epoch) == ("a", True, True, 2)
     assert (one.leaders, one.replicas, one.in_sync) == (0, 3, 0)
@@ -37,10 +37,10 @@ def test_brokers_are_described_with_what_they_hold() -> None:
     assert "metadata.version" in {each.feature for each in one.features}
 
 
-def test_a_broker_that_is_not_registered_is_not_described() -> None:
+async def test_a_broker_that_is_not_registered_is_not_described() -> None:
     request = DescribeBrokersRequest(broker_ids=[1, 9])
     with pytest.raises(Refusal, match="there is no broker 9: registered are 1, 2") as refused:
-        describe_brokers(cluster(1, 2), request)
+        await describe_brokers(cluster(1, 2), request)
     assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
