@@ -91,6 +91,7 @@ def brokers_described(server: str) -> set[int]:
     return {each.broker_id for each in response.brokers}
 
 
+@pytest.mark.slow
 def test_kafkas_clients_find_a_dead_broker_listed_for_a_while_and_work_all_the_same(
     cluster: Cluster, admin: Admin
 ) -> None:
@@ -121,6 +122,7 @@ async def send_by_aiokafka(servers: str) -> None:
             await producer.send_and_wait(TOPIC, b"aiokafka", partition=partition)
 
 
+@pytest.mark.slow
 def test_the_command_that_measures_how_long_a_producer_waits_takes_a_turn() -> None:
     ends = list(leader_kill_runs.End)
     found = leader_kill_runs.run(times=len(ends), seed=1, ends=ends)

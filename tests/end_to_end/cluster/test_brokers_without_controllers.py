@@ -112,6 +112,7 @@ def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_log
     assert read_all(cluster.bootstrap_servers, "orders") == dict.fromkeys(range(2_010), 1)
 
 
+@pytest.mark.slow
 def test_every_controller_serves_the_metadata_and_a_broker_goes_on_at_another_one_when_its_own_dies(
     cluster: Cluster,
 ) -> None:

@@ -122,6 +122,7 @@ def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: C
     assert (code, report["safe"]) == (UNKNOWN, None)
 
 
+@pytest.mark.slow
 def test_a_command_that_waits_says_why_and_tells_below_its_error_what_is_wrong(cluster: Cluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         alone = [[2]]

@@ -57,6 +57,7 @@ def test_a_token_of_a_file_serves_programs_and_commands(node: Node, tmp_path: Pa
     assert "of-a-file" in listed.stdout
 
 
+@pytest.mark.slow
 def test_each_login_calls_the_function_and_tokens_that_expire_cost_no_record(node: Node) -> None:
     given: list[str] = []
 

@@ -173,6 +173,7 @@ def test_groups_and_transactions_need_no_second_machine(machine: Machine, admin:
         assert {len(each) for each in replicas(admin, internal)} == {1}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_started_again_and_serves_its_log(machine: Machine, admin: Admin) -> None:
     admin.create_topic("kept", partitions=PROCESSES, replication_factor=1)
     publish(machine.bootstrap_servers, "kept", range(100))

@@ -58,6 +58,7 @@ async def read_async(consumer: AsyncConsumer, count: int) -> list[bytes | None]:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", [5, 60])
 def test_consumers_go_on_where_the_log_differs_or_raise_as_their_policy_says(
     cluster: Cluster, admin: Admin, then: int, caplog: pytest.LogCaptureFixture

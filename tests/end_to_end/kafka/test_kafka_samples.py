@@ -148,6 +148,7 @@ def test_kafka_pythons_iteration_ends_after_consumer_timeout_ms(servers: str, to
         assert time.monotonic() - began >= 4
 
 
+@pytest.mark.slow
 def test_kafka_python_commits_nothing_without_a_group(servers: str, topic: str) -> None:
     fill(servers, topic)
     for _ in range(2):

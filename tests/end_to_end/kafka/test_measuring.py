@@ -108,6 +108,7 @@ def test_the_console_consumer_has_a_group_of_its_own_or_that_of_its_file(
     assert "test-consumer-group" in groups()
 
 
+@pytest.mark.slow
 def test_client_files_of_old_releases_work_without_the_lines_that_are_answered_all_at_once(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_aiokafka(nodes: Nodes, topic: str) -> None:
     assert asyncio.run(aiokafka_reads_what_it_wrote(login, topic)) == VALUES
 
 
+@pytest.mark.slow
 def test_javas_clients(nodes: Nodes, topic: str, tmp_path: Path) -> None:
     token, settings = tmp_path / "token", tmp_path / "client.properties"
     token.write_text(nodes.issuer.token("carol"))

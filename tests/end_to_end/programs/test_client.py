@@ -151,6 +151,7 @@ def test_a_record_above_the_topics_bound_is_refused_in_one_line(cluster: Cluster
         assert (fits.result(DEADLINE_S).offset, behind.result(DEADLINE_S).offset) == (0, 1)
 
 
+@pytest.mark.slow
 def test_records_that_wait_for_disk_space_are_reported_and_counted_at_ctrl_c() -> None:
     with Cluster(1, overrides={"log.free.space.min.bytes": str(1 << 60)}) as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
@@ -263,6 +264,7 @@ def test_a_consumer_follows_a_leader_that_was_killed(cluster: Cluster) -> None:
     assert offsets == list(range(200))
 
 
+@pytest.mark.slow
 def test_other_programs_can_be_started_while_records_are_sent(cluster: Cluster) -> None:
     # With gRPC's handlers for forks, one start in six failed here, that of Spark's Java among them.
     with Admin(cluster.bootstrap_servers) as admin:

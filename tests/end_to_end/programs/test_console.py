@@ -357,6 +357,7 @@ def test_a_record_is_stored_as_it_was_typed(cluster: LoginCluster, browsers: dic
     assert record.headers == (("trace", b"7"), (SCRIPT, SCRIPT.encode()), ("empty", None))
 
 
+@pytest.mark.slow
 def test_a_record_is_stored_once_and_only_by_who_may(browsers: dict[str, Browser]) -> None:
     path = f"/clusters/open/topics/{TOPIC}/produce"
     answers = [produced(browsers["nobody"], "open", value="x", once="the same") for _ in range(2)]

@@ -218,6 +218,7 @@ def paused(place: ConsoleCluster, admin: Admin) -> Iterator[int]:
         node.resume()
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_named_and_what_the_others_know_is_shown(
     place: ConsoleCluster, admin: Admin
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_topic_is_created_after_a_preview_and_deleted_by_its_name(shown: Shown
     shown.assert_nothing_ran()
 
 
+@pytest.mark.slow
 def test_a_record_is_written_found_by_a_filter_and_shown_live_as_text(shown: Shown) -> None:
     shown.open(f"/clusters/prod/topics/{TOPIC}/produce")
     shown.fill(key=SCRIPT, value=f'{{"total": 4711, "text": "{SCRIPT}"}}', headers=f"trace: {SCRIPT}", partition="1")

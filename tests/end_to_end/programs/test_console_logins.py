@@ -232,6 +232,7 @@ def test_no_address_is_asked_that_is_not_https_and_no_redirection_followed(place
 # --- tokens that expire ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tokens_are_renewed_and_a_login_ends_with_a_sentence_when_they_are_not(place: Place) -> None:
     place.provider.told(lifetime_s=2)
     browser = place.browser()

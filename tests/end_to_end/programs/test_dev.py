@@ -98,6 +98,7 @@ def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callabl
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_a_node_is_stopped_by_its_configuration_file_alone(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_node_is_stopped_by_its_configuration_file_alone(
     assert dev.end(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 def test_the_console_shows_the_cluster_and_ends_with_it(start_dev: Callable[..., Dev], base_port: str) -> None:
     dev = start_dev("--nodes", "1", "--base-port", base_port, "--console")
     dev.wait_for(f"Console: http://localhost:{int(base_port) + 4}/\n")

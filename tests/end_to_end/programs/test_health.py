@@ -180,6 +180,7 @@ def test_a_node_that_waits_for_controllers_is_alive_and_says_why_it_is_not_ready
             assert node.stop() == 0
 
 
+@pytest.mark.slow
 def test_each_process_of_a_file_answers_for_itself_and_the_supervisor_tells_of_all(tmp_path: Path) -> None:
     with ReservedPorts(3, (0, 10)) as ports:
         grpc, controller, http_port = ports

@@ -202,6 +202,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_forks_and_ends_without_a_word_loses_no_line(pipeline: Pipeline) -> None:
     cluster, _ = pipeline
     create_topic(cluster.bootstrap_servers, "forked", partitions=1, replication_factor=1)

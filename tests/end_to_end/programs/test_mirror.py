@@ -118,6 +118,7 @@ def output_of(worker: Running, words: str) -> str:
     raise AssertionError(f"no {words!r} in {''.join(lines)}")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_resumed_without_loss_and_a_group_goes_on_at_the_target(
     here: str, there: str, tmp_path: Path
 ) -> None:
@@ -277,6 +278,7 @@ def test_workers_share_the_partitions_and_what_changes_at_the_source_follows(
                 assert target.describe_acls() == [entry("shared")], "nobody gets to write"
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_between_starts_repeats_nothing_and_what_retention_took_is_told(
     here: str, there: str, tmp_path: Path
 ) -> None:

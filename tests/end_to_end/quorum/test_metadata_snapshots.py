@@ -129,6 +129,7 @@ def test_a_graceful_stop_leaves_a_snapshot(tmp_path: Path) -> None:
     assert all(len(snapshots(cluster, *place)) == 1 for place in PLACES)
 
 
+@pytest.mark.slow
 def test_a_voter_that_was_away_while_the_others_trimmed_their_journals_is_sent_a_snapshot(tmp_path: Path) -> None:
     often = {"metadata.log.max.record.bytes.between.snapshots": "1"}
     with Cluster(nodes=3, overrides=often, directory=tmp_path) as cluster:

@@ -203,6 +203,7 @@ def test_a_topic_that_is_created_again_has_another_id(world: World, topic: str) 
     assert world.read(TopicPartition(topic, 0), 0, 2) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_deleted_is_missing(world: World, topic: str) -> None:
     place = TopicPartition(topic, 0)
     world.connected.latest_offsets([place])

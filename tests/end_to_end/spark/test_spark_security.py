@@ -43,6 +43,7 @@ def options(closed: ClosedCluster, **login: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": closed.bootstrap_servers, **named}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
 def test_spark_writes_and_reads_with_a_login(spark: SparkSession, closed: ClosedCluster, mechanism: str) -> None:
     given = options(closed, mechanism=mechanism)

@@ -158,6 +158,7 @@ def frame_of(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, schema).selectExpr("*", headers)
 
 
+@pytest.mark.slow
 def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Cluster) -> None:
     for number in range(2):
         create_topic(cluster.bootstrap_servers, f"typed-{number}", partitions=PARTITIONS)

@@ -222,6 +222,7 @@ def test_what_cannot_be_deleted_is_refused_in_one_line(cluster: Cluster) -> None
 # --- compaction ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster: Cluster) -> None:
     place = create(cluster, "newest", cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.1")
     keys = [b"key-%d" % number for number in range(100)]
@@ -350,6 +351,7 @@ def fill(directory: Path, leave_bytes: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_when_there_is_room(
     tmp_path: Path,
 ) -> None:

@@ -20,6 +20,7 @@ from tests.support.console_api import described
 SOURCE = Path(kraft.console.__file__).parent / "pages"
 
 
+@pytest.mark.slow
 def test_the_description_is_one_of_openapi() -> None:
     validate(described())
 

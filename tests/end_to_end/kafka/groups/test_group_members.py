@@ -45,10 +45,12 @@ def test_two_members_of_one_client_share_the_partitions_and_another_continues(
         third.stop()
 
 
+@pytest.mark.slow
 def test_all_clients_with_the_range_assignor_share_one_group(observer: Observer, group: str) -> None:
     check_mixed(observer, group, RANGE, RANGE[::2])
 
 
+@pytest.mark.slow
 def test_all_clients_with_the_cooperative_assignor_share_one_group(observer: Observer, group: str) -> None:
     check_mixed(observer, group, COOPERATIVE, COOPERATIVE[::2])
 
