@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS
@@ -62,7 +62,8 @@ class Fetcher:
         self._lookups: set[asyncio.Task[None]] = set()
         self._looked_up: dict[TopicPartition, int] = {}
         """The generation of each state whose position or committed offset is being looked up."""
-        self._topics_task: asyncio.Task[None] | None = None
+        self._sought_topics: set[str] = set()
+        """Topics that are being looked up."""
         self._task = self._started(self._run(), "kraft consumer")
 
     def wake_up(self) -> None:
@@ -105,7 +106,6 @@ class Fetcher:
         self._is_closed = True
         self._news.set()
         tasks = [self._task, *self._leaders.values(), *self._lookups]
-        tasks += [] if self._topics_task is None else [self._topics_task]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -176,33 +176,44 @@ class Fetcher:
         self._news.set()
 
     def _look_topics_up(self) -> None:
-        unknown = [
-            state.partition
+        """Start a look-up of the topics that are neither known nor being looked up."""
+        unknown = {
+            state.partition.topic
             for state in self._buffer.states
             if state.error is None and self._metadata.partition_count(state.partition.topic) is None
-        ]
-        if unknown and (self._topics_task is None or self._topics_task.done()):
-            self._topics_task = self._started(self._find_topics(unknown), "topics")
+        }
+        unknown -= self._sought_topics
+        if unknown:
+            self._sought_topics |= unknown
+            self._look_up(self._find_topics(unknown), "topics")
 
-    async def _find_topics(self, partitions: list[TopicPartition]) -> None:
-        topics, timeout_ms = {partition.topic for partition in partitions}, self._settings.default_api_timeout_ms
+    async def _find_topics(self, topics: set[str]) -> None:
         try:
-            # A refusal of them together is that of each, too.
-            with suppress(Refusal):
-                await self._metadata.look_up(topics, timeout_ms)
-            for topic in topics:
-                try:
-                    await self._metadata.topic(topic, timeout_ms)
-                except Refusal as error:
-                    self._fail_unknown([partition for partition in partitions if partition.topic == topic], error)
-        except Unreachable as error:
-            self._fail_unknown(partitions, error)
+            refused = await self._refused_of(topics)
+        finally:
+            self._sought_topics -= topics
+        for topic, error in refused.items():
+            self._fail_unknown(topic, error)
         self.wake_up()
 
-    def _fail_unknown(self, partitions: list[TopicPartition], error: Exception) -> None:
+    async def _refused_of(self, topics: Set[str]) -> Mapping[str, Exception]:
+        """Look up the topics; return the errors of those that are still unknown."""
+        try:
+            return await self._metadata.look_up(topics, self._settings.default_api_timeout_ms, self.wake_up)
+        except (AuthenticationFailed, Unreachable) as error:
+            return dict.fromkeys(topics, error)
+        except Refusal as error:
+            if len(topics) == 1:
+                return dict.fromkeys(topics, error)
+        # One of them, such as an empty name, is a reason to refuse the whole request.
+        each = await asyncio.gather(*(self._refused_of({topic}) for topic in topics))
+        return {topic: error for refused in each for topic, error in refused.items()}
+
+    def _fail_unknown(self, topic: str, error: Exception) -> None:
+        if self._metadata.partition_count(topic) is not None:
+            return
         for state in self._buffer.states:
-            is_known = self._metadata.partition_count(state.partition.topic) is not None
-            if state.partition in partitions and state.error is None and not is_known:
+            if state.partition.topic == topic and state.error is None:
                 self._fail(state.partition, error, is_passing=_is_passing(error))
 
     def _look_positions_up(self) -> None:

@@ -53,10 +53,7 @@ class RecordDeletion:
         address, or a Refusal with the partition.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        topics = {partition.topic for partition in before_offsets}
-        await self._metadata.look_up(topics, timeout_ms)
-        for topic in topics:
-            await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
+        await self._metadata.require({partition.topic for partition in before_offsets}, timeout_ms)
         for partition in before_offsets:
             count = self._metadata.partition_count(partition.topic)
             if count is not None and not 0 <= partition.partition < count:

@@ -68,7 +68,6 @@ class MetadataCache:
         )
         self._brokers: dict[int, str] = {}
         self._topics: dict[str, _CachedTopic] = {}
-        self._wanted: set[str] = set()
         self._missing: dict[str, Refusal] = {}
         self._lacking_until_ms: dict[TopicPartition, int] = {}
         """Partitions that were waited for in vain, with the time until which they are not waited for again."""
@@ -118,38 +117,37 @@ class MetadataCache:
 
     async def topic(self, name: str, timeout_ms: int) -> MetadataResponseTopic:
         """Return the topic, looked up if it is not cached. Raises a Refusal that names it, or Unreachable."""
-        if checked_topic(name) in self._topics:
-            return self._topics[name].metadata
-        now_ms = self._clock.monotonic_ms()
-        deadline_ms = now_ms + timeout_ms
-        missing_until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
-        attempts = Attempts(self._backoff, self._clock, missing_until_ms)
-        while True:
-            # In each round, because another look-up of the same name may have ended and discarded it.
-            self._wanted.add(name)
-            try:
-                await self._ask_about([name], deadline_ms - self._clock.monotonic_ms())
-            except Exception:
-                # A name that no request can hold would otherwise be in all later ones.
-                self._wanted.discard(name)
-                raise
-            if name in self._topics:
-                return self._topics[name].metadata
-            refusal = self._missing[name]
-            if not (refusal.error_code.retriable and attempts.may_follow(refusal)):
-                self._wanted.discard(name)
-                raise refusal
-            await attempts.pause()
+        if checked_topic(name) not in self._topics:
+            await self.require([name], timeout_ms)
+        return self._topics[name].metadata
 
-    async def look_up(self, names: Iterable[str], timeout_ms: int) -> None:
-        """Look up those of the topics that are not cached, in one request. Raises as `refresh` does.
+    async def require(self, names: Iterable[str], timeout_ms: int) -> None:
+        """Look up those of the topics that are not cached. Raises Unreachable, or a Refusal that names one of them."""
+        for refusal in (await self.look_up(names, timeout_ms)).values():
+            raise refusal
 
-        What is wrong with a topic that is not cached afterwards, `topic` says.
+    async def look_up(
+        self, names: Iterable[str], timeout_ms: int, on_answer: Callback = lambda: None
+    ) -> dict[str, Refusal]:
+        """Look up those of the topics that are not cached, all in one request; wait a while for those that are missing.
+
+        Return the errors of those that are not cached then. `on_answer` is called when some may be cached. Raises
+        Unreachable, or a Refusal of the whole request.
         """
-        unknown = {name for name in names if checked_topic(name) not in self._topics}
-        if len(unknown) > 1:
-            await self._ask_about(sorted(unknown), timeout_ms)
-            self._wanted |= unknown & self._topics.keys()
+        now_ms = self._clock.monotonic_ms()
+        attempts = Attempts(self._backoff, self._clock, now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS))
+        wanted = {checked_topic(name) for name in names}
+        sought = wanted - self._topics.keys()
+        while sought:
+            await self._ask_about(sorted(sought), now_ms + timeout_ms - self._clock.monotonic_ms())
+            on_answer()
+            sought = {name for name in sought - self._topics.keys() if self._missing[name].error_code.retriable}
+            if sought and not attempts.may_follow(self._missing[min(sought)]):
+                break
+            if sought:
+                await attempts.pause()
+                sought -= self._topics.keys()
+        return {name: self._missing[name] for name in sorted(wanted - self._topics.keys())}
 
     async def until_has(self, partition: TopicPartition, timeout_ms: int) -> int:
         """Return the number of the topic's partitions, which includes this one unless it is missing for a while.
@@ -195,7 +193,7 @@ class MetadataCache:
 
     async def refresh(self, timeout_ms: int) -> None:
         """Request metadata of all topics that the client uses. Raises Unreachable."""
-        await self._ask_about(sorted(self._wanted), timeout_ms)
+        await self._ask_about(sorted(self._topics), timeout_ms)
         self._responses += 1
         self._restart_age()
 
@@ -310,6 +308,6 @@ def _named(name: str, topic: MetadataResponseTopic) -> Refusal:
     code, message = error_code(topic.error_code), topic.error_message
     if not message and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         message = f"topic {name!r} does not exist"
-    if name not in message:
+    if not message or name not in message:
         message = f"topic {name!r}: {message or code.name}"
     return Refusal(code, message)

@@ -59,10 +59,7 @@ class OffsetLookup:
         """Yield what `find` returns or raises for each partition; one without a leader does not delay the others."""
         began_ms = self._clock.monotonic_ms()
         deadline_ms = began_ms + timeout_ms
-        topics = {partition.topic for partition in timestamps_ms}
-        await self._metadata.look_up(topics, timeout_ms)
-        for topic in topics:
-            await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
+        await self._metadata.require({partition.topic for partition in timestamps_ms}, timeout_ms)
         missing = dict(timestamps_ms)
         attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while missing:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
@@ -127,12 +128,73 @@ def test_topics_are_looked_up_together_in_one_request() -> None:
         names = [f"topic-{number}" for number in range(1_000)]
         for name in names:
             cluster.create(name)
-        await cache.look_up([*names, "missing"], 1_000)
+        assert await cache.look_up(names, 1_000) == {}
         assert [await cache.topic(name, 1_000) for name in names]
         assert len(cluster.calls) == 1
+        await cache.look_up(names, 1_000)
+        assert len(cluster.calls) == 1
+
+    in_cluster(scenario)
+
+
+def test_topics_that_are_missing_are_waited_for_together() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        loop = asyncio.get_running_loop()
+        missing = [f"missing-{number:02}" for number in range(100)]
+        cluster.refused_topics.add("secrets")
+        found_s: list[float] = []
+        began_s = loop.time()
+        asking = cache.look_up(["orders", "secrets", "late", *missing], 60_000, lambda: found_s.append(loop.time()))
+        looking_up = asyncio.create_task(asking)
+        await asyncio.sleep(1)
+        assert cache.partition_count("orders") == 3
+        assert found_s[0] == began_s
+        cluster.create("late")
+        refused = await looking_up
+        assert 4 < loop.time() - began_s <= MISSING_TOPIC_GRACE_MS / 1_000
+        assert list(refused) == [*missing, "secrets"]
+        assert "missing-07" in str(refused["missing-07"])
+        assert refused["secrets"].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        asked = Counter(cluster.described)
+        assert (asked["orders"], asked["secrets"]) == (1, 1)
+        assert asked["late"] < asked["missing-07"]
         cluster.described.clear()
         await cache.refresh(1_000)
-        assert cluster.described == sorted(names), "what is missing is not asked for again"
+        assert cluster.described == ["late", "orders"], "what is missing is not asked for again"
+
+    in_cluster(scenario)
+
+
+def test_a_look_up_that_is_cancelled_leaves_nothing_to_be_asked_for_again() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        for moment_s in (0.0, 1.0):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(moment_s):
+                    await cache.topic("ordres", 60_000)
+        cluster.described.clear()
+        await cache.refresh(1_000)
+        assert cluster.described == ["orders"]
+
+    in_cluster(scenario)
+
+
+def test_a_topic_that_one_look_up_found_is_refreshed_although_another_got_no_answer() -> None:
+    """Otherwise a producer would never learn of a moved leader."""
+
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        for broker in cluster.brokers.values():
+            broker.hangs = True
+        impatient = asyncio.create_task(cache.topic("orders", 2_500))
+        await asyncio.sleep(2.2)
+        for broker in cluster.brokers.values():
+            broker.hangs = False
+        await cache.topic("orders", 60_000)
+        with pytest.raises(NoBrokerReachable):
+            await impatient
+        cluster.move_leader("orders", 0, 3)
+        await cache.refresh(1_000)
+        assert leader_of(cache, tp("orders")) == ("broker-3:9094", 1)
 
     in_cluster(scenario)
 
