@@ -188,9 +188,11 @@ class Consumer:
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch and return records of these partitions again."""
-        for partition in partitions:
-            self._buffer.state(partition).is_paused = False
-        self._wake_up()
+        paused = [state for state in map(self._buffer.state, partitions) if state.is_paused]
+        for state in paused:
+            state.is_paused = False
+        if paused:
+            self._tell_moves()
 
     def paused(self) -> list[TopicPartition]:
         """Return the paused partitions."""
@@ -210,7 +212,9 @@ class Consumer:
             if left_ms <= 0:
                 waited_ms = self.calls.timeout(timeout_ms)
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: position not found within {waited_ms} ms")
-            await self.calls.engine().fetcher.wait_for_news(left_ms)
+            fetcher = self.calls.engine().fetcher
+            fetcher.polled()
+            await fetcher.wait_for_news(left_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets between the position and the end that was fetched last; None before a fetch.
@@ -232,7 +236,7 @@ class Consumer:
     def _moved(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self._progress.forget(partition)
-        self._wake_up()
+        self._tell_moves()
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -292,6 +296,7 @@ class Consumer:
     ) -> list[Taken]:
         while True:
             held = frozenset() if self._group is None else await self._group.reconcile(engine)
+            engine.fetcher.polled()
             # Each error is raised once before the records of other partitions, and again when there are none.
             if (error := self._buffer.next_error(raised_before=False)) is not None:
                 engine.fetcher.wake_up()
@@ -377,6 +382,10 @@ class Consumer:
     offsets_for_times = topic_lookup.offsets_for_times
 
     # --- inside -----------------------------------------------------------------------------------------------
+
+    def _tell_moves(self) -> None:
+        if self.calls.opened is not None:
+            self.calls.opened.fetcher.moved()
 
     def _wake_up(self) -> None:
         if self.calls.opened is not None:

@@ -60,6 +60,9 @@ class Fetcher:
         self._leader_changed: dict[str, asyncio.Event] = {}
         self._missing_since_ms: dict[TopicPartition, int] = {}
         self._lookups: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+        """The number of callers in `wait_for_news`."""
+        self._is_moved = False
         self._looked_up: dict[TopicPartition, int] = {}
         """The generation of each state whose position or committed offset is being looked up."""
         self._sought_topics: set[str] = set()
@@ -69,6 +72,21 @@ class Fetcher:
     def wake_up(self) -> None:
         """Wake the task after a change: an assignment, a position, room in the buffer, metadata."""
         self._changed.set()
+
+    def moved(self) -> None:
+        """Fetch no more until the next poll, unless one waits: partitions are sought or resumed one after the other.
+
+        With each of them, a look at all partitions and a request for them would take as long as for all together.
+        """
+        self._is_moved = True
+        if self._waiting:
+            self.polled()
+
+    def polled(self) -> None:
+        """Somebody wants records or a position: act on what has moved."""
+        if self._is_moved:
+            self._is_moved = False
+            self.wake_up()
 
     def metadata_refreshed(self) -> None:
         """Go on, or fail what has no leader if no broker that may know it accepts this client."""
@@ -87,11 +105,14 @@ class Fetcher:
 
         Raises ClientClosed, or the error that ended one of the tasks.
         """
+        self._waiting += 1
         try:
             async with asyncio.timeout(max(0, timeout_ms) / 1000):
                 await self._news.wait()
         except TimeoutError:
             return
+        finally:
+            self._waiting -= 1
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         if self._failure is not None:
@@ -192,8 +213,11 @@ class Fetcher:
             refused = await self._refused_of(topics)
         finally:
             self._sought_topics -= topics
-        for topic, error in refused.items():
-            self._fail_unknown(topic, error)
+        for state in self._buffer.states:
+            error = refused.get(state.partition.topic)
+            is_known = self._metadata.partition_count(state.partition.topic) is not None
+            if error is not None and state.error is None and not is_known:
+                self._fail(state.partition, error, is_passing=_is_passing(error))
         self.wake_up()
 
     async def _refused_of(self, topics: Set[str]) -> Mapping[str, Exception]:
@@ -208,13 +232,6 @@ class Fetcher:
         # One of them, such as an empty name, is a reason to refuse the whole request.
         each = await asyncio.gather(*(self._refused_of({topic}) for topic in topics))
         return {topic: error for refused in each for topic, error in refused.items()}
-
-    def _fail_unknown(self, topic: str, error: Exception) -> None:
-        if self._metadata.partition_count(topic) is not None:
-            return
-        for state in self._buffer.states:
-            if state.partition.topic == topic and state.error is None:
-                self._fail(state.partition, error, is_passing=_is_passing(error))
 
     def _look_positions_up(self) -> None:
         """Start a look-up of the positions that are needed and not being looked up."""
@@ -303,6 +320,9 @@ class Fetcher:
                 check = self._buffer.next_check(address, self._led_by(address), self._clock.monotonic_ms())
                 if check is not None:
                     await self._check(check)
+                    continue
+                if self._is_moved:
+                    await changed.wait()
                     continue
                 sent = self._buffer.next_request(address, self._led_by(address), self._clock.monotonic_ms())
                 if sent is None:
