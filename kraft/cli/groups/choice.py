@@ -43,12 +43,17 @@ def one_group(positional: str | None, option: str | None) -> str:
 
 def described(admin: Admin, group_ids: Sequence[str] | None) -> tuple[list[GroupDescription], list[str]]:
     """Return the groups, or all groups for None, and the named ones that do not exist."""
-    from kraft.model.errors import ErrorCode, Refusal
+    from kraft.model.errors import ErrorCode, KraftError, Refusal
 
     found: list[GroupDescription] = []
     missing: list[str] = []
-    for group_id in [each.group_id for each in admin.list_groups()] if group_ids is None else group_ids:
+    wanted = [each.group_id for each in admin.list_groups()] if group_ids is None else group_ids
+    for group_id, outcome in admin.describe_many_groups(wanted).items():
+        if not isinstance(outcome, KraftError):
+            found.append(outcome)
+            continue
         try:
+            # Its coordinator may have moved meanwhile.
             found += admin.describe_consumer_groups([group_id])
         except Refusal as refusal:
             if refusal.error_code is not ErrorCode.GROUP_ID_NOT_FOUND:

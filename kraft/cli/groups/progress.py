@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from kraft.cli.groups.unread_records import first_timestamps
-from kraft.client import Admin, GroupDescription, GroupMember, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kraft.client import (
+    Admin,
+    GroupDescription,
+    GroupMember,
+    KraftError,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from kraft.model.list_offsets import LATEST_TIMESTAMP
 
 
@@ -68,7 +76,7 @@ def read_progress(
     admin: Admin, bootstrap_server: str, groups: Sequence[GroupDescription], timeout_ms: int
 ) -> dict[str, list[PartitionProgress]]:
     """Return the progress of each group, by its id. What cannot be found out of a partition is None."""
-    committed = {each.group_id: admin.list_consumer_group_offsets(each.group_id) for each in groups}
+    committed = _committed(admin, [each.group_id for each in groups])
     read = {partition for each in groups for member in each.members for partition in member.assignment}
     # A partition without a leader would delay all others until the timeout.
     led = {
@@ -86,6 +94,15 @@ def read_progress(
     ]
     since_ms = first_timestamps(bootstrap_server, unread, timeout_ms)
     return {each.group_id: progress_of(each, committed[each.group_id], log_ends, since_ms) for each in groups}
+
+
+def _committed(admin: Admin, group_ids: Sequence[str]) -> dict[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+    outcomes = admin.list_offsets_of_many_groups(group_ids)
+    return {
+        # The coordinator of a group without an answer may have moved meanwhile.
+        group_id: admin.list_consumer_group_offsets(group_id) if isinstance(outcome, KraftError) else outcome
+        for group_id, outcome in outcomes.items()
+    }
 
 
 def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -37,8 +37,9 @@ def describe_topic_partitions(
         if left <= 0:
             return _page(topics, Cursor(topic_name=name, partition_index=0))
         first = begin.partition_index if name == begin.topic_name else 0
-        topic = described(image, name)
-        rest = tuple(partition for partition in topic.partitions if partition.partition_index >= first)
+        # One more than there is room for, where the next page begins.
+        topic = described(image, name, first=first, count_max=left + 1)
+        rest = topic.partitions
         topics.append(replace(topic, partitions=rest[:left]))
         if len(rest) > left:
             return _page(topics, Cursor(topic_name=name, partition_index=rest[left].partition_index))

@@ -39,21 +39,26 @@ def _describe(image: MetadataImage, name: str, request: DescribeTopicsRequest) -
     return TopicDescription(topic=name, metadata=metadata, configs=configs)
 
 
-def described(image: MetadataImage, name: str, *, with_partitions: bool = True) -> DescribeTopicPartitionsResponseTopic:
-    """Return the topic with all of its partitions, or none, or the error of one that does not exist."""
+def described(
+    image: MetadataImage, name: str, *, with_partitions: bool = True, first: int = 0, count_max: int | None = None
+) -> DescribeTopicPartitionsResponseTopic:
+    """Return the topic with its partitions from `first` on, or none, or the error of one that does not exist."""
     topic = image.topic(name)
     return DescribeTopicPartitionsResponseTopic(
         error_code=unknown_topic(name).error_code if topic is None else ErrorCode.NONE,
         name=name,
         topic_id=ZERO_UUID if topic is None else topic.topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=_partitions(image, topic) if topic is not None and with_partitions else (),
+        partitions=_partitions(image, topic, first, count_max) if topic is not None and with_partitions else (),
         topic_authorized_operations=ON_TOPIC,
     )
 
 
-def _partitions(image: MetadataImage, topic: TopicImage) -> tuple[DescribeTopicPartitionsResponsePartition, ...]:
-    return tuple(_partition(image, topic.partitions[number]) for number in sorted(topic.partitions))
+def _partitions(
+    image: MetadataImage, topic: TopicImage, first: int, count_max: int | None
+) -> tuple[DescribeTopicPartitionsResponsePartition, ...]:
+    numbers = sorted(number for number in topic.partitions if number >= first)
+    return tuple(_partition(image, topic.partitions[number]) for number in numbers[:count_max])
 
 
 def _partition(image: MetadataImage, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:

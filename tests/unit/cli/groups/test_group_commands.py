@@ -345,3 +345,16 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 def test_the_option_of_old_tools_is_refused_with_its_replacement(kraft: Shell, tmp_path: Path) -> None:
     assert kraft.run("groups", "list", "--zookeeper", "localhost:2181") == 1
     assert "use --bootstrap-server" in kraft.err
+
+
+# --- many --------------------------------------------------------------------------------------------------------
+
+
+def test_many_groups_are_asked_about_together(kraft: Shell, cluster: FakeCluster) -> None:
+    groups = {f"group-{number:03}": ScriptedGroup(offsets={O0: number % 5}) for number in range(150)}
+    cluster.scripted_groups = groups
+    for command in ("state", "describe"):
+        cluster.calls.clear()
+        lines = cells(kraft.succeed("groups", command, "--all-groups"))
+        assert [each[0] for each in lines[1:]] == sorted(groups)
+        assert len(cluster.calls) < 50

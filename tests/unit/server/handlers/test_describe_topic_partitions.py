@@ -4,10 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.records import BrokerFenced, PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.server.handlers import describe_topics
 from kraft.server.handlers.authorized_operations import ON_TOPIC
 from kraft.server.handlers.describe_topic_partitions import PARTITIONS_MAX, describe_topic_partitions
 from kraft.server.handlers.describe_topic_partitions import refused as describe_topic_partitions_refused
@@ -15,6 +16,7 @@ from kraft.wire.schema.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
     TopicRequest,
 )
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
@@ -131,3 +133,20 @@ def test_unknown_topics_take_room_on_a_page() -> None:
     assert (partitions_of(answer), following(answer)) == ([("x", []), ("y", [])], ("z", 0))
     answer = page(2, "x", "y", "z", begin=("z", 0))
     assert (partitions_of(answer), following(answer)) == ([("z", [])], None)
+
+
+def test_a_page_costs_no_look_at_the_partitions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise all pages of one topic with tens of thousands of partitions would take the square of their number."""
+    looked_at: list[int] = []
+    real = describe_topics._partition
+
+    def counted(image: MetadataImage, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+        looked_at.append(state.partition)
+        return real(image, state)
+
+    monkeypatch.setattr(describe_topics, "_partition", counted)
+    image = with_topic(cluster(1), *([1] for _ in range(1_000)), topic="orders", topic_id=ORDERS)
+    answer = page(10, begin=("orders", 500), image=image)
+    assert partitions_of(answer) == [("orders", list(range(500, 510)))]
+    assert following(answer) == ("orders", 510)
+    assert looked_at == list(range(500, 511))
