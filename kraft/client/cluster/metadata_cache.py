@@ -117,8 +117,7 @@ class MetadataCache:
 
     async def topic(self, name: str, timeout_ms: int) -> MetadataResponseTopic:
         """Return the topic, looked up if it is not cached. Raises a Refusal that names it, or Unreachable."""
-        if checked_topic(name) not in self._topics:
-            await self.require([name], timeout_ms)
+        await self.require([name], timeout_ms)
         return self._topics[name].metadata
 
     async def require(self, names: Iterable[str], timeout_ms: int) -> None:
@@ -142,11 +141,9 @@ class MetadataCache:
             await self._ask_about(sorted(sought), now_ms + timeout_ms - self._clock.monotonic_ms())
             on_answer()
             sought = {name for name in sought - self._topics.keys() if self._missing[name].error_code.retriable}
-            if sought and not attempts.may_follow(self._missing[min(sought)]):
+            if not sought or not attempts.may_follow(self._missing[min(sought)]):
                 break
-            if sought:
-                await attempts.pause()
-                sought -= self._topics.keys()
+            await attempts.pause()
         return {name: self._missing[name] for name in sorted(wanted - self._topics.keys())}
 
     async def until_has(self, partition: TopicPartition, timeout_ms: int) -> int:

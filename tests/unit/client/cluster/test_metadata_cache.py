@@ -165,6 +165,39 @@ def test_topics_that_are_missing_are_waited_for_together() -> None:
     in_cluster(scenario)
 
 
+def test_a_look_up_ends_in_its_time_although_a_topic_is_missing_or_brokers_fall_silent() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        with pytest.raises(Refusal, match="topic 'ordres' does not exist"):
+            await cache.topic("ordres", 1_000)
+        assert loop.time() - began_s <= 1
+        began_s = loop.time()
+        looking_up = asyncio.create_task(cache.topic("ordres", 10_000))
+        await asyncio.sleep(4)
+        for broker in cluster.brokers.values():
+            broker.hangs = True
+        with pytest.raises(NoBrokerReachable):
+            await looking_up
+        assert loop.time() - began_s <= 10
+        assert "no broker answered" in cache.trouble
+        for broker in cluster.brokers.values():
+            broker.hangs = False
+        await cache.topic("orders", 1_000)
+        assert cache.trouble == ""
+
+    in_cluster(scenario)
+
+
+def test_an_empty_name_that_a_broker_refuses_without_a_message_has_one() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        cluster.refused_topics.add("")
+        with pytest.raises(Refusal, match="topic '': TOPIC_AUTHORIZATION_FAILED"):
+            await cache.topic("", 1_000)
+
+    in_cluster(scenario)
+
+
 def test_a_look_up_that_is_cancelled_leaves_nothing_to_be_asked_for_again() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         await cache.topic("orders", 1_000)

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-import pytest
+import asyncio
+from uuid import UUID
 
-from kraft.metadata.image import MetadataImage
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.operator_decisions import fence_by_operator
+from kraft.metadata.records import PartitionCreated, TopicCreated
 from kraft.model.brokers import (
     BrokerActionResult,
     DescribeBrokersRequest,
@@ -11,6 +17,7 @@ from kraft.model.brokers import (
     UnfenceBrokerRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.server.handlers import brokers
 from kraft.server.handlers.describe_brokers import describe_brokers
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -35,6 +42,57 @@ async def test_brokers_are_described_with_what_they_hold() -> None:
     assert [(each.listener, each.port) for each in one.addresses] == [("GRPC", 9095)]
     assert len(one.log_directory_ids) == 1
     assert "metadata.version" in {each.feature for each in one.features}
+
+
+def _partitions(topic_id: TopicId) -> st.SearchStrategy[list[PartitionCreated]]:
+    """Partitions of a topic, also none; some have no leader, or are being reassigned."""
+    brokers_of = st.lists(st.integers(1, 4).map(BrokerId), min_size=1, unique=True)
+    states = st.lists(st.tuples(brokers_of, st.integers(1, 4), st.booleans(), st.booleans()), max_size=6)
+    return states.map(
+        lambda drawn: [
+            PartitionCreated(
+                topic_id=topic_id,
+                partition=number,
+                replicas=replicas,
+                isr=replicas[:in_sync],
+                leader=replicas[0] if is_led else NO_BROKER,
+                leader_epoch=LeaderEpoch(0),
+                partition_epoch=PartitionEpoch(0),
+                adding_replicas=replicas[1:] if is_moved else [],
+            )
+            for number, (replicas, in_sync, is_led, is_moved) in enumerate(drawn)
+        ]
+    )
+
+
+@given(st.tuples(*(_partitions(TopicId(UUID(int=number))) for number in (1, 2, 3))))
+def test_every_replica_is_counted(topics: tuple[list[PartitionCreated], ...]) -> None:
+    image = cluster(1, 2, 3, 4)
+    for number, created in enumerate(topics, start=1):
+        image = image.replay([TopicCreated(topic=f"topic-{number}", topic_id=TopicId(UUID(int=number))), *created])
+    states: list[PartitionImage] = [
+        topic.partitions[each] for topic in image.topics.values() for each in topic.partitions
+    ]
+    described = asyncio.run(describe_brokers(image, DescribeBrokersRequest(broker_ids=[]))).brokers
+    assert [(each.broker_id, each.leaders, each.replicas, each.in_sync) for each in described] == [
+        (
+            broker_id,
+            sum(state.leader == broker_id for state in states),
+            sum(broker_id in state.replicas for state in states),
+            sum(broker_id in state.isr for state in states),
+        )
+        for broker_id in (1, 2, 3, 4)
+    ]
+
+
+async def test_counting_gives_other_tasks_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.server.handlers.describe_brokers._PARTITIONS_AT_ONCE", 2)
+    image, turns = with_topic(cluster(1, 2), [1, 2], [2, 1]), 0
+    counting = asyncio.create_task(describe_brokers(image, DescribeBrokersRequest(broker_ids=[])))
+    while not counting.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 1
 
 
 async def test_a_broker_that_is_not_registered_is_not_described() -> None:
