@@ -52,8 +52,7 @@ def elect_leaders(
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
             records += election(image, topic, partition, defaults)
         except Refusal as refusal:
-            if request.topic_partitions is not None or refusal.error_code is not ErrorCode.ELECTION_NOT_NEEDED:
-                results.setdefault(name, []).append(refused_election(number, refusal))
+            results.setdefault(name, []).append(refused_election(number, refusal))
         else:
             elected = PartitionResult(partition_id=number, error_code=ErrorCode.NONE, error_message=None)
             results.setdefault(name, []).append(elected)
@@ -183,11 +182,19 @@ def _election(
 def _named(image: MetadataImage, request: ElectLeadersRequest) -> Iterable[tuple[str, int]]:
     if request.topic_partitions is not None:
         return dict.fromkeys((topic.topic, each) for topic in request.topic_partitions for each in topic.partitions)
+    # All of the cluster: of most, no election is needed, and to say why of each would take longer than all the rest.
     return [
         (name, number)
         for name in sorted(image.topic_ids)
-        for number in sorted(image.topics[image.topic_ids[name]].partitions)
+        for number, partition in sorted(image.topics[image.topic_ids[name]].partitions.items())
+        if _may_be_needed(partition, request.election_type)
     ]
+
+
+def _may_be_needed(partition: PartitionImage, election_type: int) -> bool:
+    """Return whether the election is not refused with ELECTION_NOT_NEEDED."""
+    is_preferred = election_type == ElectionType.PREFERRED
+    return partition.leader != partition.replicas[0] if is_preferred else not partition.has_leader
 
 
 def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:

@@ -8,8 +8,9 @@ from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import balance_leaders, elect_leaders, elect_unclean_leaders
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import changes_when_unfenced
+from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
 from kraft.model.errors import ErrorCode, Refusal, error_code
 from kraft.model.ids import NO_BROKER, BrokerId, TopicId
@@ -64,6 +65,20 @@ def test_for_all_partitions_only_those_that_need_it_are_reported() -> None:
     image = with_topic(image, [1, 2], isr=[2], topic="bills", topic_id=BILLS)
     decision = elect(image, ElectionType.PREFERRED)
     assert codes(decision) == {"bills-0": "PREFERRED_LEADER_NOT_AVAILABLE", "orders-0": "NONE"}
+
+
+def test_of_all_partitions_those_that_need_no_election_cost_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the election in a large cluster would be a long turn of the event loop, for nothing."""
+    image = with_topic(cluster(1, 2), *[[1, 2]] * 100, [2, 1])
+    tried: list[int] = []
+
+    def counted(image: MetadataImage, name: str, number: int) -> tuple[TopicImage, PartitionImage]:
+        tried.append(number)
+        return find_partition(image, name, number)
+
+    monkeypatch.setattr("kraft.metadata.election_decisions.find_partition", counted)
+    assert [codes(elect(image, kind)) for kind in ElectionType] == [{}, {}]
+    assert tried == []
 
 
 def test_what_does_not_exist_has_no_leader_to_elect() -> None:
