@@ -82,3 +82,15 @@ async def test_a_refused_login_is_told_once_for_all_topics() -> None:
         with pytest.raises(AuthenticationFailed, match="no login"):
             await consumer.poll(timeout_ms=30_000)
     assert cluster.calls.count("broker-1:9094 metadata") == 1
+
+
+async def test_a_topic_is_not_looked_for_again_before_its_error_was_raised() -> None:
+    cluster = with_orders()
+    async with consumer_of(cluster) as consumer:
+        consumer.assign([tp("ordres")])
+        await consumer.poll(timeout_ms=1)
+        await asyncio.sleep(MISSING_TOPIC_GRACE_MS / 1_000)
+        asked = len(cluster.calls)
+        consumer.assign([tp("ordres"), tp("orders")])
+        await asyncio.sleep(60)
+        assert cluster.described[asked:] == ["orders"]

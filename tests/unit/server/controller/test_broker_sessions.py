@@ -121,6 +121,16 @@ async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
         assert parts.broker(1).fenced
 
 
+async def test_a_broker_keeps_its_session_for_as_long_as_its_shutdown_takes() -> None:
+    async with two_brokers_in_service() as (parts, epochs):
+        assert not await parts.beat(1, epochs[0], wants_shutdown=True)
+        for _ in range(int(SESSION_S) + 2):
+            await asyncio.sleep(1)
+            await parts.beat(1, epochs[0])
+            assert parts.broker(1).in_controlled_shutdown
+            assert not parts.broker(1).fenced
+
+
 @pytest.mark.parametrize("is_fenced_first", [False, True])
 async def test_a_heartbeat_that_comes_after_the_leave_to_stop_begins_no_session(is_fenced_first: bool) -> None:
     """A stopped broker may be unregistered at once, though its last periodic heartbeat was overtaken."""
