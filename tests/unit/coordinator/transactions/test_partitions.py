@@ -232,7 +232,6 @@ def test_an_addition_without_partitions_of_an_open_transaction_changes_nothing()
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_partitions_of_transactions_take_no_more_memory_than_the_limit() -> None:
     """Otherwise a client would fill it with few ids that have thousands of partitions each."""
     limit = 20_000

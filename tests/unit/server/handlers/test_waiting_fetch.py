@@ -352,7 +352,6 @@ async def test_a_response_is_counted_when_it_is_made_and_one_that_is_not_wanted_
 # While the first partition is empty, the second one's first batch is returned whatever its size; later it is not.
 @example(appends=[(1, 300)], late=[(0, 0)], bytes_max=2_000, partition_bytes_max=100, waiting_bytes_max=0)
 # The third partition finds no room at first, and has some when the second no longer fits behind the first.
-@pytest.mark.slow
 @example(appends=[(0, 0), (1, 65), (2, 0)], late=[(0, 45)], bytes_max=249, partition_bytes_max=313, waiting_bytes_max=0)
 @settings(max_examples=60, deadline=None)
 def test_what_is_read_in_two_steps_is_what_one_read_gives(
