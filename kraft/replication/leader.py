@@ -322,6 +322,8 @@ class PartitionLeader:
         A follower `without_room` for what it lacks lags from now on, if enough others are in the ISR.
         """
         self._advance_clock(now_ms)
+        if not self._followers and self._proposal is None:
+            return self._advance()
         if without_room in self._state.isr and len(self._state.isr) > self._settings.min_insync_replicas:
             self._followers[without_room].left_isr()
         effects: list[LeaderEffect] = []

@@ -100,8 +100,7 @@ class BrokerReplicas:
         """Call every partition's `tick` periodically, until cancelled."""
         while True:
             await period_end(REPLICATION_TICK_S)
-            for partition in self._logs.partitions:
-                partition.tick()
+            await self._logs.partitions.tick()
 
     async def checkpoint(self) -> None:
         """Write the high watermark checkpoints periodically, until cancelled."""

@@ -207,7 +207,7 @@ class _Described:
             name=topic.topic,
             topic_id=topic.topic_id,
             is_internal=topic.topic in INTERNAL_TOPICS,
-            partitions=tuple(self._partition(topic.partitions[number]) for number in sorted(topic.partitions)),
+            partitions=tuple([self._partition(state) for _, state in sorted(topic.partitions.items())]),
             topic_authorized_operations=self._operations,
         )
 
@@ -225,8 +225,13 @@ class _Described:
             leader_epoch=state.leader_epoch,
             replica_nodes=tuple(state.replicas),
             isr_nodes=tuple(state.isr),
-            offline_replicas=tuple(broker_id for broker_id in state.replicas if broker_id not in self._alive),
+            offline_replicas=self._offline(state.replicas),
         )
+
+    def _offline(self, replicas: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
+        if self._alive.issuperset(replicas):
+            return ()
+        return tuple([broker_id for broker_id in replicas if broker_id not in self._alive])
 
 
 def _unknown_id(asked: MetadataRequestTopic) -> MetadataResponseTopic:

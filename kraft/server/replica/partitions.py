@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
@@ -19,8 +20,11 @@ from kraft.model.ids import (
     TopicIdPartition,
     TopicPartition,
 )
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.counts import BrokerCounts
 from kraft.server.replica.partition import Partition
+
+_TICKS_AT_ONCE: Final = 1_000
 
 
 class Damage(Enum):
@@ -152,6 +156,13 @@ class Partitions:
         """Return the leader and its epoch as the replica here has them; both are -1 without a replica."""
         found = self.find_by_name(topic, partition)
         return (NO_BROKER, NO_LEADER_EPOCH) if found is None else (found.leader_id, found.leader_epoch)
+
+    async def tick(self) -> None:
+        """Call each partition's `tick`, with turns for other tasks. One removed meanwhile leads nothing."""
+        turns = Turns(_TICKS_AT_ONCE)
+        for partition in self:
+            partition.tick()
+            await turns.done()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._by_id.values()))

@@ -6,8 +6,10 @@ import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from tests.support.server.replicas import ORDERS_0, Broker
+from tests.support.turn_counter import TurnCounter
 
 
 def refused(partitions: Partitions, topic: str, partition: int) -> ErrorCode:
@@ -27,3 +29,19 @@ def test_a_partition_that_is_here_is_found_without_the_metadata(tmp_path: Path) 
     broker = Broker(tmp_path, partitions=Partitions(lambda _: False))
     partition = broker.open(TopicPartition("orders", 3))
     assert broker.partitions.by_name("orders", 3) is partition
+
+
+async def test_ticks_of_many_partitions_give_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.server.replica.partitions._TICKS_AT_ONCE", 2)
+    ticked: list[Partition] = []
+
+    def tick(partition: Partition) -> None:
+        ticked.append(partition)
+
+    monkeypatch.setattr(Partition, "tick", tick)
+    broker = Broker(tmp_path, partitions=Partitions(lambda _: False))
+    held = [broker.open(TopicPartition("orders", number)) for number in range(6)]
+    async with TurnCounter() as counter:
+        await broker.partitions.tick()
+    assert ticked == held
+    assert counter.turns == 3
