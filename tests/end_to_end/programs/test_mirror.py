@@ -118,7 +118,6 @@ def output_of(worker: Running, words: str) -> str:
     raise AssertionError(f"no {words!r} in {''.join(lines)}")
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_resumed_without_loss_and_a_group_goes_on_at_the_target(
     here: str, there: str, tmp_path: Path
 ) -> None:
