@@ -65,7 +65,10 @@ TopicOption = Annotated[str | None, typer.Option("--topic", help="Same as TOPIC.
 IncludeOption = Annotated[
     str | None,
     typer.Option(
-        "--include", metavar="REGEX", help="Read all topics whose names match, in place of TOPIC.", show_default=False
+        "--include",
+        metavar="REGEX",
+        help="Read all topics whose names match REGEX, instead of one TOPIC.",
+        show_default=False,
     ),
 ]
 PartitionOption = Annotated[

@@ -44,7 +44,10 @@ AddScram = Annotated[
 
 
 Standalone = Annotated[
-    bool, typer.Option("--standalone", help="The node is the only controller of its cluster; refused for any other.")
+    bool,
+    typer.Option(
+        "--standalone", help="Format the only controller of a cluster; refused if the configuration names others."
+    ),
 ]
 
 

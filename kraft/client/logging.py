@@ -343,7 +343,7 @@ class LogHandler(logging.Handler):
                 stack.callback(self._close_producer, producer)
                 while lines := self._take():
                     self._send(producer, lines)
-            except Exception as error:  # noqa: BLE001  It is told, and another producer follows: logging ends no program.
+            except Exception as error:  # noqa: BLE001  Counted and reported; the caller opens another producer.
                 self._count_failed(0, _words(error))
                 return False
             return True
@@ -352,7 +352,7 @@ class LogHandler(logging.Handler):
         left_s = min(self._until_s, time.monotonic() + 60) - time.monotonic()
         try:
             producer.close(max(0, int(left_s * 1_000)))
-        except Exception as error:  # noqa: BLE001  It is told: logging ends no program.
+        except Exception as error:  # noqa: BLE001  Counted and reported; the log of a program must not end it.
             self._count_failed(0, _words(error))
 
     def _take(self) -> list[_Line]:

@@ -120,7 +120,7 @@ class PairWorker:
                     return work.result()
                 if not isinstance(error, KraftError) or not _may_pass(error):
                     raise error
-                log.warning("pair waits for its clusters", pair=self.pair.name, reason=self._told(error))
+                log.warning("pair waits until both clusters answer", pair=self.pair.name, reason=self._told(error))
                 await asyncio.wait([ending], timeout=BEGIN_AGAIN_S)
         finally:
             ending.cancel()
