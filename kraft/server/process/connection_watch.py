@@ -108,11 +108,12 @@ async def _watch(
         # Many connections may ask for a look, one after the other.
         await asyncio.sleep(looked_s + LOOK_S_MIN - monotonic_s())
         look_now.clear()
-        began_s = monotonic_s()
+        began_s, at_its_begin = monotonic_s(), process.use()
         if ended := await _look(listeners, refusals, began_s - looked_s):
             ended_peers.update(ended)
             release_freed_memory()
-        looked_s, before = began_s, process.use()
+        # What was opened during a look was not seen by it.
+        looked_s, before = began_s, process.use().or_less(at_its_begin)
 
 
 async def _comes(event: asyncio.Event, within_s: float) -> bool:
@@ -244,6 +245,9 @@ class _Use(Struct, frozen=True, kw_only=True):
     def has_grown_since(self, before: _Use) -> bool:
         more_bytes, more_files = self.resident_bytes - before.resident_bytes, self.files - before.files
         return more_bytes >= GROWTH_BYTES or more_files >= GROWTH_FILES
+
+    def or_less(self, other: _Use) -> _Use:
+        return _Use(resident_bytes=min(self.resident_bytes, other.resident_bytes), files=min(self.files, other.files))
 
 
 class _Process:
