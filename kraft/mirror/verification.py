@@ -1,8 +1,9 @@
 """Compares both ends of a mirror, up to what is mirrored: every record of the source has to be at the target once.
 
-A record is compared by a checksum of its timestamp, key, value and headers, in memory: 8 bytes a record and side, one
-partition after the other. Records that only one end has deleted, by retention, are told apart by where they are: before
-the first record that both have. An end has deleted some if its log starts after the first mirrored record.
+A record is compared by a checksum of its timestamp, key, value and headers, in memory: 8 bytes a record and side.
+Partitions with few records are read several at once. Records that only one end has deleted, by retention, are told
+apart by where they are: before the first record that both have. An end has deleted some if its log starts after the
+first mirrored record.
 
 Where a topic is compacted at either end, each end may have taken other records, at its own time. So a record that only
 one end has is not compared if a later one of its key is there, or if it is a tombstone whose key the other end has no
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
 from hashlib import blake2b
 from typing import Final
 
@@ -25,13 +27,19 @@ from kraft.log.format.record_codec import RecordColumns
 from kraft.mirror import clients
 from kraft.mirror.config import MirrorConfig, PairConfig
 from kraft.mirror.patterns import plain_list
+from kraft.mirror.several import Room, in_order
 from kraft.mirror.status import aliases_of, view_of
 from kraft.mirror.translation import PartitionState, Run
+from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
 _NONE: Final[frozenset[str]] = frozenset()
+
+PARTITIONS_AT_ONCE: Final = 8
+RECORDS_AT_ONCE_MAX: Final = 1_000_000
+"""Of both ends; a partition with more is read alone."""
 
 
 class PartitionVerdict(Struct, frozen=True, kw_only=True):
@@ -72,6 +80,19 @@ class Difference(Struct, frozen=True, kw_only=True):
     compacted: int = 0
 
 
+class Place(Struct, frozen=True, kw_only=True):
+    """A partition of the source, with what is mirrored of it."""
+
+    state: PartitionState
+    target: TopicPartition
+    policies: frozenset[str]
+    """Cleanup policies of both ends."""
+
+    @property
+    def source(self) -> TopicPartition:
+        return TopicPartition(self.state.topic, self.state.partition)
+
+
 class Records(Struct, kw_only=True):
     """One end of a partition: checksums of records, in their order."""
 
@@ -92,12 +113,34 @@ async def verdicts(config: MirrorConfig) -> AsyncIterator[PartitionVerdict]:
             here_policies = await _policies(source, [each.topic for each in view.topics.values()])
             there_policies = await _policies(target, [each.target for each in view.topics.values()])
         async with clients.consumer_of(pair.source) as here, clients.consumer_of(pair.target) as there:
+            places = []
             for partition, state in sorted(view.states.items()):
                 topic = view.topics.get(partition.topic)
                 if topic is not None and state.next_offset:
                     policies = here_policies.get(topic.topic, _NONE) | there_policies.get(topic.target, _NONE)
-                    place = TopicPartition(topic.target, partition.partition)
-                    yield await _compared(pair, here, there, state, place, policies)
+                    there_too = TopicPartition(topic.target, partition.partition)
+                    places.append(Place(state=state, target=there_too, policies=policies))
+            async with aclosing(verdicts_of(pair, here, there, places)) as found:
+                async for verdict in found:
+                    yield verdict
+
+
+async def verdicts_of(
+    pair: PairConfig, here: Consumer, there: Consumer, places: Iterable[Place]
+) -> AsyncGenerator[PartitionVerdict, None]:
+    """Yield the verdicts in the order of the places."""
+    room = Room(RECORDS_AT_ONCE_MAX)
+
+    async def compared(place: Place) -> PartitionVerdict:
+        try:
+            return await _compared(pair, here, there, place, room)
+        except KraftError as error:
+            error.add_note(f"{pair.name}: {place.source} could not be compared with {place.target}")
+            raise
+
+    async with aclosing(in_order(map(compared, places), PARTITIONS_AT_ONCE)) as found:
+        async for verdict in found:
+            yield verdict
 
 
 async def _policies(admin: Admin, topics: list[str]) -> dict[str, frozenset[str]]:
@@ -111,28 +154,23 @@ async def _policies(admin: Admin, topics: list[str]) -> dict[str, frozenset[str]
     }
 
 
-async def _compared(
-    pair: PairConfig,
-    here: Consumer,
-    there: Consumer,
-    state: PartitionState,
-    target: TopicPartition,
-    policies: frozenset[str],
-) -> PartitionVerdict:
-    source = TopicPartition(state.topic, state.partition)
-    is_compacted = COMPACT in policies
+async def _compared(pair: PairConfig, here: Consumer, there: Consumer, place: Place, room: Room) -> PartitionVerdict:
+    state, source, target = place.state, place.source, place.target
+    is_compacted = COMPACT in place.policies
     began = state.runs[0] if state.runs else Run(0, 0, 0)
     start_here = (await here.beginning_offsets([source]))[source]
     start_there = (await there.beginning_offsets([target]))[target]
     # What the target had before is no record of the source.
     offsets = range(start_here, state.next_offset), range(max(start_there, began.target), state.target_end)
     # An end that has deleted all of it leaves nothing to compare.
-    is_left = bool(offsets[0]) and (bool(offsets[1]) or not state.runs)
-    mine = await _read(here, source, offsets[0] if is_left else range(0), is_compacted)
-    theirs = await _read(there, target, offsets[1] if is_left else range(0), is_compacted)
+    if not offsets[0] or (state.runs and not offsets[1]):
+        offsets = range(0), range(0)
+    async with room.taken(len(offsets[0]) + len(offsets[1])):
+        mine = await _read(here, source, offsets[0], is_compacted)
+        theirs = await _read(there, target, offsets[1], is_compacted)
     ours, others = mine.checksums, theirs.checksums
     if is_compacted:
-        found = compacted_difference(mine, theirs, is_deleted=DELETE in policies)
+        found = compacted_difference(mine, theirs, is_deleted=DELETE in place.policies)
     else:
         if start_there > began.target:
             ours = without_beginning(ours, others)
