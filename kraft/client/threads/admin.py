@@ -35,7 +35,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     def close(self) -> None:
         """Close the connections. May be called more than once."""
         if self._thread.is_of_this_process():
-            self._thread.run(self._client.close())
+            self._thread.run(self._client.close)
 
     # --- topics ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from kraft.client.threads.loop_thread import LoopThread, shared_loop
@@ -30,7 +30,7 @@ class ThreadClient(Generic[Client_co]):
         async def run() -> Result:
             return call()
 
-        return self._thread.run(run())
+        return self._thread.run(run)
 
 
 Blocking: TypeAlias = Callable[Concatenate[ThreadClient[Client], Parameters], Result]
@@ -47,7 +47,7 @@ def waiting(
         # A generator runs in the caller's thread: it may call this client.
         args = tuple(map(_exhausted, args))  # type: ignore[assignment]  # A ParamSpec cannot say "the same types".
         kwargs = {name: _exhausted(value) for name, value in kwargs.items()}  # type: ignore[assignment]  # As above.
-        return client._thread.run(method(client._client, *args, **kwargs))
+        return client._thread.run(partial(method, client._client, *args, **kwargs))
 
     return wait
 

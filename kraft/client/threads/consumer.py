@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -80,7 +80,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
         """
         self._sockets.close()
         if self._thread.is_of_this_process():
-            self._caller.run(self._client.close(timeout_ms, only_processed=only_processed))
+            self._caller.run(partial(self._client.close, timeout_ms, only_processed=only_processed))
 
     # --- what to read -----------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
 
     def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if enable.auto.commit, leave the group within `timeout_ms`, and read nothing."""
-        self._caller.run(self._client.unsubscribe(timeout_ms))
+        self._caller.run(partial(self._client.unsubscribe, timeout_ms))
 
     assign = on_loop(AsyncConsumer.assign)
     assignment = on_loop(AsyncConsumer.assignment)
@@ -158,7 +158,7 @@ class Consumer(ThreadClient[AsyncConsumer]):
                 self._client.take_back()
 
         try:
-            return self._caller.run(take())
+            return self._caller.run(take)
         except BaseException:
             is_interrupted = True
             if self._thread.is_of_this_process():

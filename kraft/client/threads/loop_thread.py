@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -24,7 +25,11 @@ _UNWINDING_MAX_S: Final = 5.0
 
 
 class LoopThread:
-    """An event loop in a daemon thread; its methods may be called from any other thread."""
+    """An event loop in a daemon thread; its methods may be called from any other thread.
+
+    They take functions that return coroutines, and call them in its thread. A coroutine that a caller had made would
+    never be awaited if Ctrl-C came before it was handed over, or if the process ended before the loop took it.
+    """
 
     def __init__(self) -> None:
         self.is_inherited = False
@@ -54,30 +59,28 @@ class LoopThread:
                 "call in another thread"
             )
 
-    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Run the coroutine on the loop. The caller will wait for it."""
+    def start(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Future[Result]:
+        """Run the coroutine that `work` returns on the loop. The caller will wait for it."""
         self.check_process()
         self.check_may_wait()
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        future: Future[Result] = Future()
+        self.loop.call_soon_threadsafe(_begin, self.loop, work, future)
+        return future
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run the coroutine on the loop and return its result. If the caller is interrupted, the coroutine is too."""
-        try:
-            future = self.start(work)
-        except (ClientClosed, RuntimeError):
-            work.close()
-            raise
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def run_soon(self, work: Coroutine[Any, Any, object]) -> None:
+    def run_soon(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run the coroutine on the loop; nobody waits for it."""
 
         def start() -> None:
-            task = self.loop.create_task(work)
+            task = self.loop.create_task(work())
             self._unwatched.add(task)
             task.add_done_callback(self._unwatched.discard)
 
@@ -89,15 +92,15 @@ class LoopThread:
 
     def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
         """Yield the items of an asynchronous generator; its next step runs while the caller works on an item."""
-        step = self.start(_step(items))
+        step = self.start(partial(_step, items))
         try:
             while found := step.result():
-                step = self.start(_step(items))
+                step = self.start(partial(_step, items))
                 yield found[0]
         finally:
             step.cancel()
             if self.is_of_this_process():
-                self.run(_close(items))
+                self.run(partial(_close, items))
 
 
 class CallingThread:
@@ -108,24 +111,20 @@ class CallingThread:
         self._calls: list[SimpleQueue[Callback | None]] = []
         """For each coroutine that is waited for, the callbacks to run; None once it has ended."""
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run the coroutine and return its result, as `LoopThread.run` does. A callback may run another coroutine."""
         calls: SimpleQueue[Callback | None] = SimpleQueue()
         self._calls.append(calls)
         try:
             future = self._thread.start(work)
-        except (ClientClosed, RuntimeError):
-            self._calls.remove(calls)
-            work.close()
-            raise
-        future.add_done_callback(lambda _: calls.put(None))
-        try:
-            while (call := calls.get()) is not None:
-                call()
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+            try:
+                future.add_done_callback(lambda _: calls.put(None))
+                while (call := calls.get()) is not None:
+                    call()
+                return future.result()
+            except BaseException:
+                future.cancel()
+                raise
         finally:
             self._calls.remove(calls)
 
@@ -189,6 +188,38 @@ def _disown() -> None:
 
 
 os.register_at_fork(after_in_child=_disown)
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Result]], future: Future[Result]
+) -> None:
+    """Run the coroutine, unless its future is cancelled by now; each of the two ends with the other."""
+    if future.cancelled():
+        return
+    try:
+        task = loop.create_task(work())
+    except Exception as error:  # noqa: BLE001  It is raised where the result is waited for.
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+        return
+
+    def cancel_too(done: Future[Result]) -> None:
+        if done.cancelled():
+            loop.call_soon_threadsafe(task.cancel)
+
+    def end(done: asyncio.Task[Result]) -> None:
+        if done.cancelled():
+            future.cancel()
+        error = None if done.cancelled() else done.exception()
+        if not future.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
+
+    future.add_done_callback(cancel_too)
+    task.add_done_callback(end)
 
 
 async def _step(items: AsyncGenerator[Result, None]) -> tuple[Result] | None:

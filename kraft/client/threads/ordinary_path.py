@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import partial
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.bulk.range_reader import DirectLeader
@@ -21,7 +22,7 @@ class OrdinaryPath:
 
     def direct_leader(self, partition: TopicPartition) -> DirectLeader | None:
         """Return the leader; None if it is not known, or has no listener that this client can use."""
-        return self._thread.run(self._find_leader(partition))
+        return self._thread.run(partial(self._find_leader, partition))
 
     def read_chunks(
         self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -122,7 +123,7 @@ class Producer(ThreadClient[AsyncProducer]):
             )
             return _thread_future(many)
 
-        return self._thread.run(produce())
+        return self._thread.run(produce)
 
     def send_columns(self, topic: str, columns: ColumnsToSend) -> Future[Delivery]:
         """Queue records as columns, also with headers and to several partitions. Waits and raises as `produce_many`."""
@@ -131,7 +132,7 @@ class Producer(ThreadClient[AsyncProducer]):
             await self._drain.wait(topic=topic, last_partition=last_partition(columns))
             return _thread_future(await self._client.send_columns(topic, columns))
 
-        return self._thread.run(send())
+        return self._thread.run(send)
 
     partitions_for = waiting(AsyncProducer.partitions_for)
 
@@ -155,7 +156,7 @@ class Producer(ThreadClient[AsyncProducer]):
             left_ms = await self._all_queued("commit_transaction", timeout_ms)
             await self._client.commit_transaction(left_ms)
 
-        self._thread.run(commit())
+        self._thread.run(commit)
 
     def prepare_transaction(self, timeout_ms: int | None = None) -> PreparedTransaction | None:
         """Wait until all records are stored, and leave the transaction open for `Admin.commit_transactions`.
@@ -167,7 +168,7 @@ class Producer(ThreadClient[AsyncProducer]):
             left_ms = await self._all_queued("prepare_transaction", timeout_ms)
             return await self._client.prepare_transaction(left_ms)
 
-        return self._thread.run(prepare())
+        return self._thread.run(prepare)
 
     send_offsets_to_transaction = waiting(AsyncProducer.send_offsets_to_transaction)
 
@@ -188,7 +189,7 @@ class Producer(ThreadClient[AsyncProducer]):
             if transactions.is_open(number):
                 self.commit_transaction(timeout_ms)
         except BaseException as error:
-            self._thread.run(transactions.abort_after(error, number, self._client.block_ms(timeout_ms)))
+            self._thread.run(partial(transactions.abort_after, error, number, self._client.block_ms(timeout_ms)))
             raise
 
     # --- flush and close --------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ class Producer(ThreadClient[AsyncProducer]):
             used_ms = self._network.clock.monotonic_ms() - began_ms
             return await self._client.flush(None if timeout_ms is None else max(0, timeout_ms - used_ms))
 
-        return self._thread.run(flush())
+        return self._thread.run(flush)
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
@@ -216,11 +217,12 @@ class Producer(ThreadClient[AsyncProducer]):
         self._inbox.close()
 
         self._when_dropped.detach()
+        close = partial(_close, self._drain, self._client, self._network.clock)
         try:
-            self._thread.run(_close(self._drain, self._client, self._network.clock, timeout_ms))
+            self._thread.run(partial(close, timeout_ms))
         except BaseException:
             # Interrupted, as by Ctrl-C: nobody else closes the producer.
-            self._thread.run_soon(_close(self._drain, self._client, self._network.clock, 0))
+            self._thread.run_soon(partial(close, 0))
             raise
 
     async def _all_queued(self, call: str, timeout_ms: int | None) -> int:
@@ -244,7 +246,7 @@ async def _close(drain: InboxDrain, producer: AsyncProducer, clock: Clock, timeo
 def _close_dropped(thread: LoopThread, drain: InboxDrain, producer: AsyncProducer, clock: Clock) -> None:
     """Store what was sent, and close the connections of a producer that was dropped without a close."""
     if thread.is_of_this_process():
-        thread.run_soon(_close(drain, producer, clock, None))
+        thread.run_soon(partial(_close, drain, producer, clock, None))
         # Last, as a warning may be an error.
         warnings.warn("a producer was dropped without a close()", ResourceWarning, stacklevel=2)
 

@@ -125,7 +125,7 @@ def test_a_bulk_read_that_has_read_what_was_lost_says_so(cluster: Cluster, admin
         list(reading)
     assert (raised.value.position, raised.value.divergent_offset) == (50, 20)
     sockets.close()
-    shared_loop().run(consumer.close())
+    shared_loop().run(consumer.close)
 
 
 @pytest.mark.slow

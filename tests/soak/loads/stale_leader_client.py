@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -46,15 +46,15 @@ class StaleLeaderClient:
 
     def connect(self) -> None:
         """Make one request, so that later ones do not wait for a connection."""
-        self._run(self._connect())
+        self._run(self._connect)
 
     def begin(self) -> None:
         self.last_claim_s = 0.0
-        self._run(self._begin())
+        self._run(self._begin)
 
     def end(self) -> None:
         """Stop, and return once every request has a response or has timed out."""
-        self._run(self._end())
+        self._run(self._end)
 
     # --- on the loop ------------------------------------------------------------------------------------------
 
@@ -113,11 +113,11 @@ class StaleLeaderClient:
     def _client(self, number: int) -> str:
         return f"{self._name}-{number}"
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         shared_loop().start(work).result(_DEADLINE_S)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._connections.close())
+        self._run(self._connections.close)

@@ -16,7 +16,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     async def make() -> FakeCluster:
         return FakeCluster()
 
-    made = shared_loop().run(make())
+    made = shared_loop().run(make)
     monkeypatch.setattr("kraft.client.cluster.network._connections", lambda *_: made)
     return made
 

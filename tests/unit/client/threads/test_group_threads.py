@@ -36,9 +36,9 @@ def cluster() -> Iterator[FakeCluster]:
         assert made.groups is not None
         made.groups.close()
 
-    made = shared_loop().run(with_orders())
+    made = shared_loop().run(with_orders)
     yield made
-    shared_loop().run(close())
+    shared_loop().run(close)
 
 
 def member_of(cluster: FakeCluster, **settings: Any) -> Consumer:
@@ -148,10 +148,10 @@ def test_a_callback_that_is_called_within_another_runs_in_the_inner_one() -> Non
         order.append(f"{name} ended")
 
     def run_inner(_: str) -> None:
-        caller.run(call_back("inner"))
+        caller.run(lambda: call_back("inner"))
 
     outer, inner = caller.callback(run_inner), caller.callback(order.append)
-    caller.run(call_back("outer"))
+    caller.run(lambda: call_back("outer"))
     assert order == ["outer began", "inner began", "inner", "inner ended", "outer ended"]
 
 

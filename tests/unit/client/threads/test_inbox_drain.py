@@ -31,7 +31,7 @@ def cluster() -> FakeCluster:
     async def make() -> FakeCluster:
         return FakeCluster()
 
-    return shared_loop().run(make())
+    return shared_loop().run(make)
 
 
 def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:
@@ -107,7 +107,7 @@ def test_other_tasks_of_the_event_loop_have_their_turn_while_many_records_are_qu
         monkeypatch.setattr(aio.Producer, "submit", counted)
         shared_loop().call_soon(lambda: gate.wait(60))
         futures = [producer.send("orders", b"x", partition=number % 2) for number in range(2_000)]
-        turning = shared_loop().start(take_turns(futures))
+        turning = shared_loop().start(lambda: take_turns(futures))
         gate.set()
         turning.result(60)
         assert max(turns) <= RUNS_AT_ONCE

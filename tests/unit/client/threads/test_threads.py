@@ -42,7 +42,7 @@ def cluster() -> FakeCluster:
     async def make() -> FakeCluster:
         return FakeCluster()
 
-    return shared_loop().run(make())
+    return shared_loop().run(make)
 
 
 def settings_for(cluster: FakeCluster) -> dict[str, Any]:
@@ -364,4 +364,4 @@ def _outcome_in_child(admin: Admin) -> int:
     async def three() -> int:
         return 3
 
-    return 0 if shared_loop().run(three()) == 3 and isinstance(shared_loop(), LoopThread) else 2
+    return 0 if shared_loop().run(three) == 3 and isinstance(shared_loop(), LoopThread) else 2

@@ -29,9 +29,9 @@ def cluster() -> Iterator[FakeCluster]:
         assert made.transactions is not None
         made.transactions.close()
 
-    made = shared_loop().run(make())
+    made = shared_loop().run(make)
     yield made
-    shared_loop().run(close(made))
+    shared_loop().run(lambda: close(made))
 
 
 def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:
