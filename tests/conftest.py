@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.durations import Durations
@@ -89,6 +91,28 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     else:
         run_virtually(test)
     return True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Let no test leave a log output behind that later tests in the same process would have instead of theirs."""
+    if structlog.is_configured() and structlog.get_config()["cache_logger_on_first_use"]:
+        structlog.reset_defaults()
+        pytest.fail("it has set up logging, which needs the fixture own_logging", pytrace=False)
+
+
+@pytest.fixture
+def own_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the test set up logging as a process does, and undo it. Loggers of modules do not keep what it set up."""
+    root, configure = logging.getLogger(), structlog.configure
+    handlers, level = list(root.handlers), root.level
+    monkeypatch.setattr(
+        structlog, "configure", lambda **settings: configure(**(settings | {"cache_logger_on_first_use": False}))
+    )
+    yield
+    root.handlers[:], root.level = handlers, level
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session", autouse=True)

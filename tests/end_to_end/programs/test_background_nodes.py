@@ -199,7 +199,7 @@ def test_after_two_of_three_directories_are_lost_the_last_metadata_log_is_named(
     start_and_lose(machine, killed=(1, 3), lost=(1, 3))
     said, _ = machine.start(machine.configs[0])
     assert said.endswith("and only 1 is running: start controller 3."), said
-    late = the_one_line(run("server", "start", "-c", machine.configs[2], "--daemon", "--timeout-ms", "6000"))
+    late = the_one_line(run("server", "start", "-c", machine.configs[2], "--daemon", "--timeout-ms", "12000"))
     assert "only controller 2 may have it: do not delete it" in late
     described = run("quorum", "describe", "--replication", "--bootstrap-server", f"{HOST}:{machine.grpc[1]}")
     assert [line.split()[-1] for line in described.stdout.splitlines()] == ["Status", "Learner", "Follower", "Learner"]

@@ -39,6 +39,7 @@ def test_without_the_extra_it_says_what_to_install(kraft: Shell, file: Path, mon
     assert kraft.err == expected
 
 
+@pytest.mark.usefixtures("own_logging")
 def test_a_port_that_is_taken_is_one_line(kraft: Shell, file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -16,15 +15,7 @@ from kraft.server.config.components import LoggingSettings
 from kraft.server.config.loading import ConfigError
 from kraft.server.process import logging_setup
 
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    logging.captureWarnings(False)
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("own_logging")
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
