@@ -62,8 +62,9 @@ class LogFiles:
         yield from self.epochs.write_changed()
         if not self._segments:
             yield from self._begin_segment(self._checkpoint.log_start_offset, config)
-        # An earlier process may have left its writes in the page cache only; from here on they count as durable.
-        yield self.active.file.sync
+        else:
+            # An earlier process may have left its writes in the page cache only; from here on they count as durable.
+            yield self.active.file.sync
 
     # --- facts -----------------------------------------------------------------------------------------------
 

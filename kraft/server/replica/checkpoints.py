@@ -68,8 +68,9 @@ class HighWatermarkCheckpoints:
         if not held:
             return {}
         for partition in self._partitions:
-            if partition.log_directory in held:
-                held[partition.log_directory][partition.topic_partition] = partition.high_watermark
+            offsets = held.get(partition.log_directory)
+            if offsets is not None:
+                offsets[partition.topic_partition] = partition.high_watermark
         elsewhere = self._directories.online[0]
         for replica in self._partitions.offline:
             if replica.damage is Damage.NOT_CREATED:

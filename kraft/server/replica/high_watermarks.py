@@ -55,7 +55,11 @@ class HighWatermarks:
             offsets.clear()
 
     def write(self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write the file of one log directory. Blocks on the disk. Raises OSError."""
+        """Write the file of one log directory. Blocks on the disk. Raises OSError.
+
+        The names of new partitions' directories are durable before the file has them: none seems to be lost.
+        """
+        self._disk.sync_dir(directory)
         write_high_watermarks(self._disk, directory, offsets)
 
 

@@ -4,8 +4,9 @@ A new replica takes its role, and with it records, only when its directory, its 
 checkpoint are on the disk. Without room for one of them the creation is undone and tried again later.
 
 A large new topic has thousands of logs to create. They wait here and are opened in pieces, one piece at a time in each
-log directory, while metadata is applied: what it says about a waiting replica counts when the log is open. A replica
-that is removed while a thread opens its log is deleted as soon as the thread is done.
+log directory, while metadata is applied: what it says about a waiting replica counts when the log is open. A piece ends
+with one sync of the log directory and one checkpoint for all its logs. A replica that is removed while a thread opens
+its log is deleted as soon as the thread is done.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -39,6 +40,7 @@ from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.replica_directories import DirectoryFailed
 from kraft.server.replica.replica_stopper import ReplicaStopper
 from kraft.server.replica.replica_storage import ReplicaStorage
+from kraft.server.replica.waiting_replicas import WaitingReplicas
 
 log = structlog.get_logger()
 
@@ -46,7 +48,11 @@ CREATION_RETRY_S: Final = 1.0
 """Pause after an attempt to create replicas for which there was no room on the disk."""
 PIECE_S: Final = 0.2
 """Time for which logs are opened before those that are open take their roles."""
-_PIECE_LOGS: Final = 1_000
+PIECE_S_MAX: Final = 2.0
+HELD_PER_LOG: Final = 100
+"""A piece ends with all replicas in the checkpoint, which is written whole. So it goes on, for `PIECE_S_MAX`, until it
+has a log for each so many of them: what a new log costs does not grow with the number of those that are held.
+"""
 
 
 class OpeningPiece(Struct, kw_only=True):
@@ -94,7 +100,7 @@ class ReplicaOpenings:
         self._roles_given = roles_given
         self._fatal = fatal
         self._image = EMPTY_IMAGE
-        self._waiting: dict[TopicIdPartition, LogDirectory] = {}
+        self._waiting = WaitingReplicas()
         """Replicas that have no role yet: their logs are to be opened, or are not durable. With their log directories,
         or those in which they are best created.
         """
@@ -114,19 +120,19 @@ class ReplicaOpenings:
         """Note the metadata that counts for roles from now on, and the replicas that it takes from this broker."""
         self._image = image
         for each in removed:
-            self._waiting.pop(each.id, None)
+            self._waiting.discard(each.id)
 
     def open_later(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Open the logs of these replicas, or create them again if they are offline, beside what the caller does next.
 
         Those whose name a deleted replica still has wait until this is called again.
         """
-        planned = Counter(self._waiting.values())
+        planned = Counter(self._waiting.counts())
         for each in partitions:
             # One that is offline may be removed from this broker, and still to be retired.
             place = self._place_of(each, planned) if self._is_assigned(each) else None
             if place is not None:
-                self._waiting[each] = place
+                self._waiting.add(each, place)
                 planned[place] += 1
         for directory in () if self._is_closing else planned:
             if directory not in self._opening or self._opening[directory].done():
@@ -203,35 +209,35 @@ class ReplicaOpenings:
         while not self._is_closing:
             if not self._directories.is_online(directory):
                 # They are created in the others.
-                self.open_later([each for each, place in self._waiting.items() if place == directory])
+                self.open_later(self._waiting.of(directory))
                 break
-            piece = list(islice(self._ready(directory), _PIECE_LOGS))
-            if not piece:
+            ready = self._ready(directory)
+            first = next(ready, None)
+            if first is None:
                 break
-            opened += await self._open_piece(directory, piece)
+            opened += await self._open_piece(directory, chain([first], ready))
             pieces += 1
         if pieces > 1:
             took_ms = round((loop.time() - began_s) * 1_000)
             log.info("new logs opened", directory=directory, opened=opened, pieces=pieces, took_ms=took_ms)
 
     def _ready(self, directory: LogDirectory) -> Iterator[TopicIdPartition]:
-        for each, place in self._waiting.items():
-            if place == directory and self._is_free(self._name_of(each)):
+        """Yield those that wait for the directory, and whose names are free by the time."""
+        for each in self._waiting.of(directory):
+            # It may be removed meanwhile.
+            if each in self._waiting and self._is_free(self._name_of(each)):
                 yield each
 
     def _is_free(self, name: TopicPartition) -> bool:
         return self._stopper.is_free(name) and name not in self._at_work
 
-    async def _open_piece(self, directory: LogDirectory, partitions: Sequence[TopicIdPartition]) -> int:
+    async def _open_piece(self, directory: LogDirectory, partitions: Iterable[TopicIdPartition]) -> int:
         """Open logs for `PIECE_S`, at least one, and give the replicas their roles. Return how many are open."""
         loop, piece = asyncio.get_running_loop(), _empty_piece()
-        ends_s = loop.time() + PIECE_S
+        began_s, logs_min = loop.time(), len(self._partitions) // HELD_PER_LOG
         for each in partitions:
             if self._is_closing or not self._directories.is_online(directory):
                 break
-            if each not in self._waiting:
-                # It was removed meanwhile.
-                continue
             name = self._name_of(each)
             self._at_work.add(name)
             try:
@@ -239,8 +245,9 @@ class ReplicaOpenings:
             finally:
                 self._at_work.discard(name)
             if self._partitions.find_offline(each) is not None:
-                self._waiting.pop(each, None)
-            if loop.time() >= ends_s:
+                self._waiting.discard(each)
+            lasted_s = loop.time() - began_s
+            if lasted_s >= PIECE_S_MAX or (lasted_s >= PIECE_S and len(piece.opened) >= logs_min):
                 break
         await self.write_checkpoints_with(piece)
         if not self._is_closing:
@@ -260,7 +267,7 @@ class ReplicaOpenings:
             if self._partitions.find(partition.id) is partition:
                 self._give_role(partition)
             if self._partitions.is_held(partition.id):
-                del self._waiting[partition.id]
+                self._waiting.discard(partition.id)
         for partition in piece.again:
             if self._partitions.find(partition.id) is partition:
                 log.info("replica created", partition=str(partition.topic_partition), directory=partition.log_directory)

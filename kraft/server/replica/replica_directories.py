@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Final
 
 import structlog
@@ -129,7 +129,8 @@ class ReplicaDirectories:
         """Open the log and keep it for `open`. Return False if it is corrupt, which `open` will find as well."""
         try:
             self._check_not_marked(found.directory, str(found.topic_partition))
-            self._preloaded[found] = self._opened(found.directory, found.topic_partition, config)
+            is_synced = found.directory in self._closed_cleanly
+            self._preloaded[found] = self._opened(found.directory, found.topic_partition, config, is_synced=is_synced)
         except Corruption:
             return False
         return True
@@ -172,6 +173,7 @@ class ReplicaDirectories:
     ) -> PartitionLog:
         """Return the recovered log of that partition, or a new empty one, in `place` if there is room.
 
+        A new one is durable but for its name: that is when its log directory is synced, once for many new logs.
         Raises Corruption and StorageError.
         """
         directory = self._find(topic_partition, topic_id)
@@ -183,21 +185,19 @@ class ReplicaDirectories:
             opened = self._preloaded.pop(key)
             opened.reconfigure(config)
         else:
-            opened = self._opened(directory, topic_partition, config)
+            opened = self._opened(directory, topic_partition, config, is_synced=directory in self._closed_cleanly)
         log.info("log opened", partition=str(topic_partition), **_facts(opened))
         if rebuilt := opened.recovery_report.indexes_rebuilt:
             event = "indexes rebuilt"
             log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
         return opened
 
-    def _opened(self, directory: LogDirectory, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
+    def _opened(
+        self, directory: LogDirectory, topic_partition: TopicPartition, config: TopicConfig, *, is_synced: bool
+    ) -> PartitionLog:
         with failures_of(directory):
             return PartitionLog.open(
-                self._disk,
-                f"{directory}/{topic_partition}",
-                config,
-                topic_partition,
-                directory in self._closed_cleanly,
+                self._disk, f"{directory}/{topic_partition}", config, topic_partition, clean_shutdown=is_synced
             )
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
@@ -342,15 +342,23 @@ class ReplicaDirectories:
         try:
             with failures_of(directory):
                 self._disk.make_dir(path)
-                self._disk.write_atomically(f"{path}/{METADATA_FILE}", encode_metadata(topic_id))
-                self._disk.sync_dir(directory)
-            opened = self._opened(directory, topic_partition, config)
+                self._write_metadata(path, topic_id)
+            # Its first segment syncs the new directory, with the name of the metadata.
+            opened = self._opened(directory, topic_partition, config, is_synced=True)
         except DirectoryFailed as failure:
             if failure.is_full:
                 self.undo_creation(topic_partition, directory)
             raise
         self._preferred.pop(topic_partition, None)
         return opened
+
+    def _write_metadata(self, path: str, topic_id: TopicId) -> None:
+        """Write the file whole or not at all. Its name is durable when the directory is synced."""
+        temporary = f"{path}/{METADATA_FILE}.tmp"
+        with closing(self._disk.open(temporary, create=True)) as file:
+            file.append([encode_metadata(topic_id)])
+            file.sync()
+        self._disk.rename(temporary, f"{path}/{METADATA_FILE}")
 
     def undo_creation(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Remove the directory of a new replica that lacks room and has no records.

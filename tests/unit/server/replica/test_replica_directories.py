@@ -305,10 +305,10 @@ class BrokenDisk(RealDisk):
             raise OSError(5, "Input/output error")
         return list(super().list(directory))
 
-    def write_atomically(self, path: str, data: bytes) -> None:
+    def open(self, path: str, create: bool) -> RealFile:
         if path.startswith(self._broken):
             raise OSError(28, "No space left on device")
-        super().write_atomically(path, data)
+        return super().open(path, create)
 
 
 def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Path, Path]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from errno import ENOSPC
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -43,10 +44,17 @@ class FullDisk(FailingDisk):
 
     refused = ""
 
+    def open(self, path: str, create: bool) -> Any:
+        self._check(path)
+        return super().open(path, create)
+
     def write_atomically(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().write_atomically(path, data)
+
+    def _check(self, path: str) -> None:
         if self.refused and self.refused in path:
             raise OSError(ENOSPC, "No space left on device")
-        super().write_atomically(path, data)
 
 
 @pytest.fixture
