@@ -24,7 +24,7 @@ from kraft.wire.schema.consumer_group_heartbeat import (
 )
 
 _FIRST_PARTITIONS_CHECK_MS = 100
-"""First interval of heartbeats until the coordinator has resolved a regular expression; it doubles."""
+"""First interval of heartbeats of a member that has no partitions yet; it doubles."""
 
 _JOIN_EPOCH = 0
 _LEAVE_EPOCH = -1
@@ -47,7 +47,7 @@ class ConsumerMember(MemberMachine):
         self._heartbeat_ms = 0
         """Interval of heartbeats, set by the coordinator."""
         self._unassigned_heartbeats = 0
-        """Heartbeats answered in a row while the member has a regular expression and no partitions."""
+        """Heartbeats answered in a row while the member has subscribed and has no partitions."""
         self._told_subscription: _Subscription | None = None
         """The subscription that the coordinator has; None if the next heartbeat has to say everything."""
         self._sending_subscription = self._subscription
@@ -73,7 +73,10 @@ class ConsumerMember(MemberMachine):
 
     @property
     def _interval_ms(self) -> int:
-        """The coordinator's interval; less at first, as it resolves a regular expression after its response."""
+        """The coordinator's interval; less at first.
+
+        It resolves a regular expression, and assigns the partitions of a large group, after its response.
+        """
         if not self._unassigned_heartbeats:
             return self._heartbeat_ms
         return min(self._heartbeat_ms, _FIRST_PARTITIONS_CHECK_MS << min(self._unassigned_heartbeats - 1, 30))
@@ -119,7 +122,7 @@ class ConsumerMember(MemberMachine):
             self._told_owned = self._sending_owned
         if response.assignment is not None:
             self.ownership.aim(_places(response.assignment))
-        waits = bool(self._subscription.regex) and not self.ownership.owned
+        waits = self._subscription != _Subscription(frozenset(), "") and not self.ownership.owned
         self._unassigned_heartbeats = self._unassigned_heartbeats + 1 if waits else 0
 
     def _take_refusal(self, code: ErrorCode, now_ms: int) -> bool:

@@ -107,10 +107,11 @@ def test_an_assignment_is_acknowledged_at_once_with_what_is_owned_then() -> None
     assert member.identity() == CommitIdentity("m1", None, 1)
 
 
-def test_the_first_partitions_of_a_regular_expression_are_asked_for_soon() -> None:
-    """The coordinator resolves it after its response, and has to be asked again."""
+@pytest.mark.parametrize(("names", "regex"), [((), "orders-.*"), (("orders", "bills"), "")])
+def test_the_first_partitions_are_asked_for_soon(names: tuple[str, ...], regex: str) -> None:
+    """The coordinator resolves the expression, or assigns a large group, after its response."""
     member = ConsumerMember(settings(), "m1", BACKOFF)
-    member.subscribe(frozenset(), "orders-.*")
+    member.subscribe(frozenset(names), regex)
     member.poll_began()
     now_ms, sent_ms = 0, []
     for _ in range(9):
