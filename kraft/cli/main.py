@@ -18,7 +18,7 @@ from kraft import __version__
 from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED, Terminated
 from kraft.cli.plain_help import PlainCommand, each_command
-from kraft.model.errors import KraftError
+from kraft.model.errors import KraftError, not_unicode
 from kraft.model.printable import printable_lines
 
 COMMANDS: Final = {
@@ -158,6 +158,10 @@ def main() -> None:
         (listing() if _names_no_command(arguments) else application(arguments))(args=arguments, prog_name="kraft")
     except KraftError as error:
         _fail(str(error), getattr(error, "__notes__", ()))
+    except UnicodeEncodeError as error:
+        if error.encoding != "utf-8":
+            raise
+        _fail(str(not_unicode(error)))
     except KeyboardInterrupt:
         sys.exit(TERMINATED if termination.has_come else INTERRUPTED)
     except SystemExit:

@@ -171,6 +171,8 @@ class KraftError(Exception):
     """Base class of the errors of this project. Its text is one line for a person."""
 
 
+_SHOWN_CHARACTERS_MAX: Final = 50
+
 MESSAGE_CHARACTERS_MAX: Final = 2_000
 """Kafka's clients take no text of more than 32,767 bytes."""
 
@@ -190,6 +192,14 @@ class Refusal(KraftError):
 
     def __str__(self) -> str:
         return f"{self.error_code.name}: {self.message}"
+
+
+def not_unicode(error: UnicodeEncodeError) -> Refusal:
+    """Return the refusal for text that has no UTF-8: Python has so what was no UTF-8 on the command line."""
+    text = ascii(error.object[:_SHOWN_CHARACTERS_MAX])
+    return Refusal(
+        ErrorCode.INVALID_REQUEST, f"{text} is not valid Unicode at character {error.start + 1}: give it as UTF-8"
+    )
 
 
 class Corruption(KraftError):

@@ -29,7 +29,7 @@ from google.protobuf.message import Message
 from msgspec import Struct
 
 from kraft.log.format.record_batch import Buffer
-from kraft.model.errors import ErrorCode, error_code
+from kraft.model.errors import ErrorCode, error_code, not_unicode
 from kraft.rpc.converters import SAME, Converters, ConverterWriter, Descriptor, MappedField, Scalar
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Declared, Field, Form, Identifier
 from kraft.wire.versions import VERSION_MAX
@@ -66,8 +66,12 @@ class Mapping(Generic[Value, WireMessage]):
         return _converters(kind, self.message_type.DESCRIPTOR, newest)
 
     def to_message(self, value: Value) -> WireMessage:
+        """Return the message. Raises a Refusal if a text has no UTF-8."""
         message = self.message_type()
-        self.converters.write(value, message)
+        try:
+            self.converters.write(value, message)
+        except UnicodeEncodeError as error:
+            raise not_unicode(error) from None
         return message
 
     def write(self, value: Value, message: WireMessage) -> None:

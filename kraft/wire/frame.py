@@ -11,6 +11,7 @@ from functools import lru_cache
 from struct import Struct, error, pack_into
 from typing import Final, NamedTuple, TypeVar
 
+from kraft.model.errors import not_unicode
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.codec import ELEMENTS_MAX, decode, encode
 from kraft.wire.declaration import Buffer, Message
@@ -113,7 +114,17 @@ def _response_head(kind: type[Message], version: int, correlation_id: int) -> by
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    """Return size, header and message as buffers to write one after the other. Records are not copied."""
+    """Return size, header and message as buffers to write one after the other. Records are not copied.
+
+    Raises a Refusal if a text has no UTF-8.
+    """
+    try:
+        return _encoded_request(request, version, correlation_id, client_id)
+    except UnicodeEncodeError as error:
+        raise not_unicode(error) from None
+
+
+def _encoded_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = bytearray(SIZE_BYTES)

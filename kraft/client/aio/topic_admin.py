@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
-from kraft.client.model.arguments import checked_names, checked_number, checked_topic
+from kraft.client.model.arguments import checked_number, checked_topic, checked_topics
 from kraft.client.model.values import NewTopic
 from kraft.metadata.described_topics import DescribeTopicsRequest, TopicDescription
 from kraft.metadata.new_topics import new_topic
@@ -69,7 +69,7 @@ async def delete_topics(
     admin: AdminClient, topics: Sequence[str], *, timeout_ms: int | None = None
 ) -> list[DeletableTopicResult]:
     """Delete topics. Raises the first Refusal after all were tried."""
-    states = tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in checked_names(topics))
+    states = tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in checked_topics(topics))
     response = await admin.calls.change(
         DELETE_TOPICS,
         lambda attempt_ms: DeleteTopicsRequest(topics=states, timeout_ms=attempt_ms),
@@ -91,7 +91,7 @@ async def find_topics(
 
     One broker answers, which may not know a new topic or partition for a moment.
     """
-    names = None if topics is None else checked_names(topics)
+    names = None if topics is None else checked_topics(topics)
     if names == []:
         return {}
     response = await admin.calls.describe_cluster(names, timeout_ms=timeout_ms)
@@ -117,7 +117,7 @@ async def describe_topics(
     is what most of the time goes to. Without `with_partitions`, only configs are asked for.
     Raises UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
     """
-    names = checked_names(topics)
+    names = checked_topics(topics)
     request = DescribeTopicsRequest(
         topics=names, config_names=list(config_names), without_partitions=not with_partitions
     )
@@ -143,7 +143,7 @@ async def describe_topic_partitions(
     is the `cursor` of the next page. A topic that does not exist has an `error_code`.
     """
     request = DescribeTopicPartitionsRequest(
-        topics=tuple(TopicRequest(name=name) for name in checked_names(topics)),
+        topics=tuple(TopicRequest(name=name) for name in checked_topics(topics)),
         response_partition_limit=partitions_max,
         cursor=cursor,
     )

@@ -82,7 +82,7 @@ class KafkaConnection:
         return response
 
     async def request(self, request: Message) -> Any:
-        """Send a request, and return its response. Raises Unreachable, and UNSUPPORTED_VERSION."""
+        """Send a request, and return its response. Raises Unreachable, UNSUPPORTED_VERSION, and as `encode_request`."""
         return await (await self.begin(request))
 
     async def begin(self, request: Message) -> asyncio.Future[Any]:
@@ -121,10 +121,10 @@ class KafkaConnection:
             await self._may_write.wait()
         if self._ended is not None:
             raise Unreachable(self.address, self._ended)
+        head, *rest = encode_request(request, version, self._requests + 1, self._client_id)
         self._requests += 1
         if kind is not None and answer is not None:
             self._awaited.append(_Awaited(self._requests, kind, version, answer))
-        head, *rest = encode_request(request, version, self._requests, self._client_id)
         self.frames.send([memoryview(head)[SIZE_BYTES:], *rest])
 
     def _received(self, frame: Buffer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from kraft.log.format.record_codec import Header
+from kraft.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, check_topic_name
 from kraft.model.ids import TopicPartition
 
 Value = TypeVar("Value")
@@ -15,9 +16,14 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def checked_topic(topic: object) -> str:
-    """Return the name of a topic. Raises TypeError unless it is text."""
+    """Return the name of a topic. Raises TypeError unless it is text, and INVALID_TOPIC_EXCEPTION if it is too long.
+
+    Brokers check the rest of the name, but Kafka's protocol has no room for any length.
+    """
     if not isinstance(topic, str):
         raise TypeError(f"the name of a topic must be text, not {type(topic).__name__}")
+    if len(topic) > TOPIC_NAME_LENGTH_MAX:
+        check_topic_name(topic)
     return topic
 
 
@@ -88,6 +94,11 @@ def checked_mapping(given: Mapping[TopicPartition, Value], what: str) -> Mapping
     if not isinstance(given, Mapping):
         raise TypeError(f"expected a dict of TopicPartition and {what}, not {type(given).__name__}")
     return given
+
+
+def checked_topics(names: object) -> list[str]:
+    """Return the names of topics. Raises TypeError as `checked_names`, and as `checked_topic`."""
+    return [checked_topic(each) for each in checked_names(names)]
 
 
 def checked_names(names: object) -> list[str]:

@@ -17,6 +17,7 @@ from kraft.client.model.group_settings import check_group, dotted, parse_group_n
 from kraft.client.model.old_settings import replace_old_names
 from kraft.client.model.security import OPEN, ClientSecurity, client_security, is_security_key
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
+from kraft.model.errors import not_unicode
 
 Settings = TypeVar("Settings", bound="ClientSettings")
 
@@ -124,6 +125,8 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, str):
+                _check_text(field.name, value)
             if type(value) is int and value < self._least(field.name):
                 raise InvalidSetting(f"{dotted(field.name)}={value} must be at least {self._least(field.name)}")
             if type(value) is int and value > _INT_MAX and field.name not in _LONG:
@@ -458,3 +461,11 @@ def _unknown(kind: type[ClientSettings], name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {dotted(near[0])}?" if near else ""
     return f"a {client} has no setting {dotted(name)}{hint}"
+
+
+def _check_text(name: str, value: str) -> None:
+    """Raise InvalidSetting for text that has no UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSetting(f"{dotted(name)}: {not_unicode(error).message}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -139,6 +140,19 @@ def test_an_address_of_another_listener_is_soon_refused_with_the_remedy(other: C
 def test_a_host_that_is_unknown_is_soon_refused() -> None:
     message = the_one_line(run("topics", "list", "--bootstrap-server", "no-such-host.invalid"))
     assert message == "kraft: no broker answered within 1 s (no-such-host.invalid:9094: unknown host)"
+
+
+def test_a_name_that_is_no_utf_8_or_too_long_is_refused_at_once_by_either_protocol(
+    other: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "kafka.properties").write_text("wire.protocol=kafka\n")
+    kafka = ("--bootstrap-server", other.kafka_bootstrap_servers, "--command-config", tmp_path / "kafka.properties")
+    for servers in (("--bootstrap-server", other.bootstrap_servers), kafka):
+        for command in (("topics", "create"), ("groups", "describe")):
+            message = the_one_line(run(*command, os.fsdecode(b"a\xff"), *servers))
+            assert message == "kraft: INVALID_REQUEST: 'a\\udcff' is not valid Unicode at character 2: give it as UTF-8"
+        message = the_one_line(run("topics", "create", "a" * 40_000, *servers))
+        assert message.endswith("topic name 'aaaaaaaaaaaaaaaaaaaa...' has 40000 characters: use at most 249")
 
 
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from uuid import UUID
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
 from kraft.rpc import calls, group_calls
@@ -58,6 +59,12 @@ message_type { name: "Things"
 """
 
 THINGS = message_class("Things", _MESSAGES)
+
+
+def test_a_text_without_utf_8_is_refused() -> None:
+    member = MemberIdentity(member_id=os.fsdecode(b"a\xff"), group_instance_id=None, reason=None)
+    with pytest.raises(Refusal, match=r"'a\\udcff' is not valid Unicode at character 2: give it as UTF-8"):
+        group_calls.LEAVE_GROUP.request.to_message(LeaveGroupRequest(group_id="billing", members=(member,)))
 
 
 def test_each_of_several_ids_is_sixteen_bytes() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from kraft.model.errors import Refusal
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Buffer
 from kraft.wire.errors import ProtocolError
@@ -39,6 +42,11 @@ def test_a_request_header_is_the_call_and_the_caller(version: int, tagged_fields
 def test_a_client_may_have_no_name() -> None:
     header, _ = decode_request_header(frame_of(encode_request(HEARTBEAT, 4, 7, None)))
     assert header.client_id is None
+
+
+def test_a_text_without_utf_8_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"'a\\udcff' is not valid Unicode at character 2: give it as UTF-8$"):
+        encode_request(HEARTBEAT, 4, 7, os.fsdecode(b"a\xff"))
 
 
 def test_a_name_that_is_no_text_does_not_keep_a_client_out() -> None:

@@ -151,6 +151,15 @@ async def test_calls_follow_each_other_on_one_connection() -> None:
         assert running.connections == 1
 
 
+async def test_a_request_that_cannot_be_sent_leaves_its_connection_in_order() -> None:
+    async with broker(nothing) as (running, connections):
+        peer = connections.peer(running.address)
+        await peer.call(METADATA, metadata_of(None), ADMIN_S)
+        with pytest.raises(Refusal, match="is not valid Unicode"):
+            await peer.call(METADATA, metadata_of(["\udcff"]), ADMIN_S)
+        assert await peer.call(METADATA, metadata_of(None), ADMIN_S) == NOTHING
+
+
 async def test_calls_at_the_same_time_do_not_wait_for_each_other_on_a_bounded_number_of_connections() -> None:
     may_answer = asyncio.Event()
 

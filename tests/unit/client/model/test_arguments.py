@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,17 @@ import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.aio.producer import Producer
-from kraft.client.model.arguments import checked_headers, checked_names, checked_partitions, checked_timestamp
+from kraft.client.model.arguments import (
+    checked_headers,
+    checked_names,
+    checked_partitions,
+    checked_timestamp,
+    checked_topic,
+)
 from kraft.client.model.errors import InvalidSetting
 from kraft.client.model.settings import ConsumerSettings, settings_of
+from kraft.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
+from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import virtual_network
@@ -162,6 +171,29 @@ def test_addresses_are_text_or_a_list_of_texts(servers: Any) -> None:
 
 def test_addresses_may_be_among_the_other_settings() -> None:
     assert settings_of(ConsumerSettings, "x", {"bootstrap.servers": "y:1"}).bootstrap_servers == ("y:1",)
+
+
+def test_a_setting_that_has_no_utf_8_is_named() -> None:
+    with pytest.raises(InvalidSetting, match=r"group\.id: 'b\\udcff' is not valid Unicode at character 2"):
+        settings_of(ConsumerSettings, "x", {"group.id": os.fsdecode(b"b\xff")})
+
+
+async def test_a_topic_name_that_is_too_long_is_refused_before_it_is_sent() -> None:
+    long = "a" * (TOPIC_NAME_LENGTH_MAX + 1)
+    assert checked_topic(long[1:]) == long[1:]
+    async with admin_of(FakeCluster()) as admin, consumer_of(FakeCluster()) as consumer:
+        for call in (
+            admin.create_topic(long),
+            admin.delete_topics([long]),
+            admin.describe_topics([long]),
+            admin.find_topics([long]),
+            admin.list_offsets({tp(long): 0}),
+            consumer.partitions_for(long),
+        ):
+            with pytest.raises(
+                Refusal, match=r"topic name 'aaa.*has 250 char.*use at most 249"
+            ):
+                await call
 
 
 async def test_a_timeout_is_a_number() -> None:
