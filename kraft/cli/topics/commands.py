@@ -206,7 +206,7 @@ def delete_records(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Delete the oldest records of partitions."""
-    from kraft.cli.topics.record_offsets import read_offsets
+    from kraft.cli.topics.record_offsets import read_offsets, show_deleted
     from kraft.model.ids import TopicPartition
 
     name = optional_topic_name(positional, topic)
@@ -224,17 +224,7 @@ def delete_records(
     else:
         before_offsets = {TopicPartition(name, partition): before_offset}
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        low_watermarks = admin.delete_records(before_offsets)
-    if output is Output.JSON:
-        print_json(
-            [
-                {"topic": each.topic, "partition": each.partition, "low_watermark": offset}
-                for each, offset in low_watermarks.items()
-            ]
-        )
-        return
-    for each, offset in low_watermarks.items():
-        print(f"partition: {each}\tlow_watermark: {offset}")
+        show_deleted(admin.delete_records_of_many(before_offsets), output)
 
 
 app.command("alter")(changes.alter)

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
-from kraft.cli.options import json_file
+from kraft.cli.options import Output, json_file
+from kraft.cli.printing import print_json, say
+from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 
 _OPTION = "--offset-json-file"
@@ -24,6 +27,23 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         return _offsets(content)
     except ValueError as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint=_OPTION) from None
+
+
+def show_deleted(outcomes: Mapping[TopicPartition, int | KraftError], output: Output) -> None:
+    """Print the low watermark of each partition, and the errors of the others, the last of which is raised."""
+    kept = [(each, outcome) for each, outcome in outcomes.items() if not isinstance(outcome, KraftError)]
+    failed = [(each, outcome) for each, outcome in outcomes.items() if isinstance(outcome, KraftError)]
+    if output is Output.JSON and kept:
+        print_json(
+            [{"topic": each.topic, "partition": each.partition, "low_watermark": offset} for each, offset in kept]
+        )
+    elif output is not Output.JSON:
+        for each, offset in kept:
+            print(f"partition: {each}\tlow_watermark: {offset}")
+    for each, error in failed[:-1]:
+        say(f"kraft: {error}" if str(each) in str(error) else f"kraft: {each}: {error}")
+    for _, error in failed[-1:]:
+        raise error
 
 
 def _offsets(content: object) -> dict[TopicPartition, int]:

@@ -74,6 +74,7 @@ class Admin:
     # --- records and their offsets ---------------------------------------------------------------------------
 
     delete_records = record_admin.delete_records
+    delete_records_of_many = record_admin.delete_records_of_many
     list_offsets = record_admin.list_offsets
 
     # --- configs ---------------------------------------------------------------------------------------------

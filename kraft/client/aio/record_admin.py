@@ -17,8 +17,24 @@ async def delete_records(
     """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
 
     Returns each partition's low watermark, the first offset that is kept, once every in-sync replica has deleted.
-    A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
-    all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
+    Raises the first error after all were tried, as `delete_records_of_many` returns them.
+    """
+    deleted: dict[TopicPartition, int] = {}
+    outcomes = await delete_records_of_many(admin, before_offsets, timeout_ms=timeout_ms)
+    for partition, outcome in outcomes.items():
+        if isinstance(outcome, KraftError):
+            raise outcome
+        deleted[partition] = outcome
+    return deleted
+
+
+async def delete_records_of_many(
+    admin: AdminClient, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+) -> dict[TopicPartition, int | KraftError]:
+    """Delete as `delete_records`, and return the low watermark of each partition, or its error.
+
+    Such are UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with
+    cleanup.policy=compact, and NoBrokerReachable if its leader has not answered in time.
     """
     deletion = admin.calls.record_deletion().delete(before_offsets, admin.calls.timeout(timeout_ms))
     return await admin.calls.watched(deletion, timeout_ms)
@@ -30,7 +46,7 @@ async def list_offsets(
     """Return the first record of each partition at or after a timestamp, or the error of the partition.
 
     A timestamp may be one of `kraft.model.list_offsets`, such as LATEST_TIMESTAMP for the high watermark. Offset
-    and timestamp are -1 if all records are older. Raises a Refusal that names a missing topic.
+    and timestamp are -1 if all records are older.
     """
     return await admin.calls.watched(_found_offsets(admin, timestamps_ms, timeout_ms), timeout_ms)
 

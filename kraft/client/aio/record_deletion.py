@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
-from kraft.client.cluster.any_broker import NoBrokerReachable
+from kraft.client.cluster.any_broker import timed_out
 from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections
 from kraft.client.cluster.metadata_cache import MetadataCache
-from kraft.client.cluster.offset_lookup import no_such_partition
+from kraft.client.cluster.offset_lookup import no_such_partition, sort_out
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, Refusal, error_code
+from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.ids import TopicPartition
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 from kraft.wire.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
-LowWatermarks = dict[TopicPartition, int]
+Outcome: TypeAlias = int | Refusal | Unreachable
 
 REPLICAS_GRACE_MS = 500
 """A leader's timeout for its replicas is shorter than the request's by this, so that its error still arrives."""
@@ -46,67 +46,63 @@ class RecordDeletion:
         self._clock = clock
         self._request_timeout_ms = request_timeout_ms
 
-    async def delete(self, before_offsets: Mapping[TopicPartition, int], timeout_ms: int) -> LowWatermarks:
-        """Delete the records and return the low watermark of each partition. All partitions are tried before a raise.
-
-        A missing topic or partition is an error before anything is deleted. Raises NoBrokerReachable with the leader's
-        address, or a Refusal with the partition.
+    async def delete(
+        self, before_offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, int | KraftError]:
+        """Delete the records and return the low watermark of each partition, or its error: a Refusal that names it, or
+        NoBrokerReachable with its leader's address. Raises Unreachable, or a Refusal, if no broker answers for any.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        await self._metadata.require({partition.topic for partition in before_offsets}, timeout_ms)
-        for partition in before_offsets:
-            count = self._metadata.partition_count(partition.topic)
-            if count is not None and not 0 <= partition.partition < count:
-                raise no_such_partition(partition, count)
-        done: LowWatermarks = {}
-        failed: dict[TopicPartition, Refusal] = {}
+        ended = await self._missing(before_offsets, timeout_ms)
         attempts = Attempts(self._backoff, self._clock, deadline_ms)
-        while True:
-            left = {each: offset for each, offset in before_offsets.items() if each not in done and each not in failed}
-            troubles = await self._ask_leaders(left, done, failed, deadline_ms)
-            if not troubles:
+        while left := {each: offset for each, offset in before_offsets.items() if each not in ended}:
+            passing = await self._ask_leaders(left, ended, deadline_ms)
+            if not passing:
                 break
-            trouble = next(iter(troubles.values()))
-            if not attempts.may_follow(trouble):
-                _raise(trouble, timeout_ms)
+            if not attempts.may_follow(next(iter(passing.values()))):
+                ended |= {partition: timed_out(error, timeout_ms) for partition, error in passing.items()}
+                break
             self._metadata.request_refresh()
             await attempts.pause()
-        for refusal in failed.values():
-            raise refusal
-        return {partition: done[partition] for partition in before_offsets}
+        return {partition: ended[partition] for partition in before_offsets}
+
+    async def _missing(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Outcome]:
+        """Return the errors of those that do not exist."""
+        partitions = list(partitions)
+        refused = await self._metadata.look_up({partition.topic for partition in partitions}, timeout_ms)
+        missing: dict[TopicPartition, Outcome] = {}
+        for partition in partitions:
+            count = self._metadata.partition_count(partition.topic)
+            if (refusal := refused.get(partition.topic)) is not None:
+                missing[partition] = Refusal(refusal.error_code, f"{partition}: {refusal.message}")
+            elif count is not None and not 0 <= partition.partition < count:
+                missing[partition] = no_such_partition(partition, count)
+        return missing
 
     async def _ask_leaders(
         self,
         left: Mapping[TopicPartition, int],
-        done: LowWatermarks,
-        failed: dict[TopicPartition, Refusal],
+        ended: dict[TopicPartition, Outcome],
         deadline_ms: int,
-    ) -> dict[TopicPartition, Exception]:
-        """Ask every leader once; add to `done` and `failed`, and return the errors of those to retry."""
-        troubles: dict[TopicPartition, Exception] = {}
+    ) -> dict[TopicPartition, Refusal | Unreachable]:
+        """Ask every leader once; add to `ended`, and return the errors of those to retry."""
+        passing: dict[TopicPartition, Refusal | Unreachable] = {}
         by_leader: dict[str, dict[TopicPartition, int]] = {}
         for partition, offset in left.items():
             leader = self._metadata.leader(partition)
             if leader is None:
-                troubles[partition] = self._metadata.no_leader(partition)
+                passing[partition] = self._metadata.no_leader(partition)
                 continue
             by_leader.setdefault(leader.address, {})[partition] = offset
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
-        for answer in answers:
-            for partition, outcome in answer.items():
-                if isinstance(outcome, int):
-                    done[partition] = outcome
-                elif isinstance(outcome, Refusal) and not outcome.error_code.retriable:
-                    failed[partition] = outcome
-                else:
-                    troubles[partition] = outcome
-        return troubles
+        sort_out(answers, ended, passing)
+        return passing
 
     async def _ask(
         self, address: str, asked: Mapping[TopicPartition, int], deadline_ms: int
-    ) -> dict[TopicPartition, int | Exception]:
+    ) -> dict[TopicPartition, Outcome]:
         left_ms = max(1, min(self._request_timeout_ms, deadline_ms - self._clock.monotonic_ms()))
         request = DeleteRecordsRequest(topics=_topics(asked), timeout_ms=max(1, left_ms - REPLICAS_GRACE_MS))
         try:
@@ -115,7 +111,7 @@ class RecordDeletion:
             return dict.fromkeys(asked, error)
         except Refusal as refusal:
             return {each: Refusal(refusal.error_code, _named(each, refusal.message)) for each in asked}
-        outcomes: dict[TopicPartition, int | Exception] = {}
+        outcomes: dict[TopicPartition, Outcome] = {}
         for topic in response.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
@@ -138,9 +134,3 @@ def _named(partition: TopicPartition, message: str) -> str:
     """Return the message with the partition, unless it names it or its topic."""
     is_named = str(partition) in message or f"'{partition.topic}'" in message
     return message if is_named else f"{partition}: {message}"
-
-
-def _raise(trouble: Exception, timeout_ms: int) -> None:
-    if isinstance(trouble, Unreachable):
-        raise NoBrokerReachable({trouble.address: trouble.reason}, timeout_ms)
-    raise trouble

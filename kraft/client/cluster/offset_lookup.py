@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kraft.client.cluster.any_broker import ATTEMPT_MAX_MS, timed_out
 from kraft.client.cluster.attempts import Attempts
@@ -22,6 +22,7 @@ from kraft.runtime.clock import Clock
 from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 Outcome: TypeAlias = FoundOffset | Refusal | Unreachable
+Result = TypeVar("Result")
 
 
 class OffsetLookup:
@@ -56,11 +57,19 @@ class OffsetLookup:
     async def find_each(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
     ) -> AsyncGenerator[tuple[TopicPartition, Outcome], None]:
-        """Yield what `find` returns or raises for each partition; one without a leader does not delay the others."""
+        """Yield what `find` returns or raises for each partition; one without a leader does not delay the others.
+
+        Raises Unreachable, or a Refusal, if no broker answers for any.
+        """
         began_ms = self._clock.monotonic_ms()
         deadline_ms = began_ms + timeout_ms
-        await self._metadata.require({partition.topic for partition in timestamps_ms}, timeout_ms)
-        missing = dict(timestamps_ms)
+        refused = await self._metadata.look_up({partition.topic for partition in timestamps_ms}, timeout_ms)
+        missing: dict[TopicPartition, int] = {}
+        for partition, timestamp_ms in timestamps_ms.items():
+            if (refusal := refused.get(partition.topic)) is not None:
+                yield partition, refusal
+            else:
+                missing[partition] = timestamp_ms
         attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while missing:
             may_be_new = self._clock.monotonic_ms() < began_ms + MISSING_TOPIC_GRACE_MS
@@ -104,12 +113,7 @@ class OffsetLookup:
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
-        for answer in answers:
-            for partition, outcome in answer.items():
-                if isinstance(outcome, Unreachable) or (isinstance(outcome, Refusal) and outcome.error_code.retriable):
-                    passing[partition] = outcome
-                else:
-                    final[partition] = outcome
+        sort_out(answers, final, passing)
         return final, passing
 
     async def _ask(
@@ -145,6 +149,20 @@ class OffsetLookup:
                     epoch = asked[partition].current_leader_epoch
                     outcomes[partition] = FoundOffset(result.offset, result.timestamp, result.leader_epoch, epoch)
         return outcomes
+
+
+def sort_out(
+    answers: Iterable[Mapping[TopicPartition, Result | Refusal | Unreachable]],
+    final: dict[TopicPartition, Result | Refusal | Unreachable],
+    passing: dict[TopicPartition, Refusal | Unreachable],
+) -> None:
+    """Add each outcome that leaders answered to the final ones, or to those to retry."""
+    for answer in answers:
+        for partition, outcome in answer.items():
+            if isinstance(outcome, Unreachable) or (isinstance(outcome, Refusal) and outcome.error_code.retriable):
+                passing[partition] = outcome
+            else:
+                final[partition] = outcome
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> Refusal:

@@ -57,6 +57,7 @@ class Admin(ThreadClient[AsyncAdmin]):
     # --- records and their offsets ---------------------------------------------------------------------------
 
     delete_records = waiting(AsyncAdmin.delete_records)
+    delete_records_of_many = waiting(AsyncAdmin.delete_records_of_many)
     list_offsets = waiting(AsyncAdmin.list_offsets)
 
     # --- configs ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from kraft.client import OffsetAndTimestamp, Refusal
 from kraft.model.errors import ErrorCode
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tests.support.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.clients import admin_of, fill
+from tests.unit.client.clients import admin_of, consumer_of, fill
 
 
 async def test_the_first_record_at_a_time_is_found_at_the_leader_of_each_partition() -> None:
@@ -37,7 +37,13 @@ async def test_a_partition_that_cannot_be_asked_does_not_hide_the_others() -> No
         assert set(codes) == {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_a_topic_that_does_not_exist_is_named() -> None:
-    async with admin_of(FakeCluster()) as admin:
-        with pytest.raises(Refusal, match=r"UNKNOWN_TOPIC_OR_PARTITION: .*'orders'"):
-            await admin.list_offsets({tp("orders"): LATEST_TIMESTAMP})
+async def test_a_topic_that_does_not_exist_is_named_and_does_not_hide_the_others() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with admin_of(cluster) as admin, consumer_of(cluster) as consumer:
+        found = await admin.list_offsets(dict.fromkeys((tp("bills"), tp("orders"), tp("bills", 1)), LATEST_TIMESTAMP))
+        assert found.pop(tp("orders")) == OffsetAndTimestamp(0, -1)
+        said = "UNKNOWN_TOPIC_OR_PARTITION: topic 'bills' does not exist"
+        assert {each: str(error) for each, error in found.items()} == {tp("bills"): said, tp("bills", 1): said}
+        with pytest.raises(Refusal, match=said):
+            await consumer.end_offsets([tp("orders"), tp("bills")])

@@ -77,6 +77,24 @@ async def test_a_partition_or_topic_that_does_not_exist_is_named() -> None:
             await admin.delete_records({TopicPartition("ordres", 0): 0})
 
 
+async def test_each_partition_that_cannot_be_done_is_named_and_the_others_are_done() -> None:
+    cluster = orders(10, 20)
+    missing, unled = TopicPartition("ordres", 0), TopicPartition("bills", 0)
+    cluster.create("bills")
+    cluster.move_leader("bills", 0, -1)
+    async with admin_of(cluster, default_api_timeout_ms=7_000) as admin:
+        asked = {missing: 0, ORDERS_0: 4, unled: 0, TopicPartition("orders", 2): 0, ORDERS_1: 21}
+        found = await admin.delete_records_of_many(asked)
+    assert list(found) == list(asked)
+    assert (found[ORDERS_0], cluster.partition("orders", 0).log_start_offset) == (4, 4)
+    assert [str(each) for each in found.values() if isinstance(each, Refusal)] == [
+        "UNKNOWN_TOPIC_OR_PARTITION: ordres-0: topic 'ordres' does not exist",
+        "LEADER_NOT_AVAILABLE: bills-0 has no leader",
+        "UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 1, not 2",
+        "OFFSET_OUT_OF_RANGE: orders-1: the offset is above the high watermark",
+    ]
+
+
 async def test_a_topic_that_the_refusal_names_is_not_named_again() -> None:
     cluster = orders(1)
     async with admin_of(cluster) as admin:

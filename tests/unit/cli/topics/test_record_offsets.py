@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from kraft.cli.topics.record_offsets import read_offsets
+from kraft.cli.options import Output
+from kraft.cli.topics.record_offsets import read_offsets, show_deleted
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 
 
@@ -46,3 +48,21 @@ def test_any_other_file_is_one_line_that_says_what_is_wrong(tmp_path: Path, text
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match=r"nothing\.json cannot be read"):
         read_offsets(tmp_path / "nothing.json")
+
+
+def test_what_was_deleted_is_shown_beside_each_partition_that_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    named = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "y-0: topic 'y' does not exist")
+    outcomes: dict[TopicPartition, int | KraftError] = {
+        TopicPartition("y", 0): named,
+        TopicPartition("x", 0): 7,
+        TopicPartition("z", 1): KraftError("gone"),
+    }
+    for output, shown in (
+        (Output.TABLE, "partition: x-0\tlow_watermark: 7\n"),
+        (Output.JSON, '"low_watermark": 7'),
+    ):
+        with pytest.raises(KraftError, match="gone"):
+            show_deleted({TopicPartition("w", 2): KraftError("away"), **outcomes}, output)
+        told = capsys.readouterr()
+        assert shown in told.out
+        assert told.err.splitlines() == ["kraft: w-2: away", f"kraft: {named}"]

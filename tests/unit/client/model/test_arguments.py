@@ -190,9 +190,7 @@ async def test_a_topic_name_that_is_too_long_is_refused_before_it_is_sent() -> N
             admin.list_offsets({tp(long): 0}),
             consumer.partitions_for(long),
         ):
-            with pytest.raises(
-                Refusal, match=r"topic name 'aaa.*has 250 char.*use at most 249"
-            ):
+            with pytest.raises(Refusal, match=r"topic name 'aaa.*has 250 char.*use at most 249"):
                 await call
 
 
