@@ -188,6 +188,8 @@ def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
             )
         if each.waiting:
             say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")
+        for topic, reason in each.refused.items():
+            say(f"{each.pair}: topic {topic} is not as at the source: {reason}")
         if each.stopped:
             say(f"{each.pair}: stopped, because the source lost what was mirrored: {', '.join(each.stopped)}")
     print_columns(_STATUS_TITLES, [row for each in found for row in _rows(each)])

@@ -48,6 +48,9 @@ class PairStatus(Struct, frozen=True, kw_only=True):
     waiting: list[str]
     """Topics that are chosen, and not at the target yet."""
 
+    refused: dict[str, str]
+    """Topics at the target whose creation, partitions or configs are refused, and why."""
+
     stopped: list[str]
     """Partitions that are not mirrored, because the source ends before what was mirrored."""
 
@@ -98,6 +101,7 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
         found = await source.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP))
         ends = {each: end.offset for each, end in found.items() if not isinstance(end, KraftError)}
         chosen = chosen_topics(pair, await source.list_topics(), aliases)
+        refused = await PairTopics(pair, source, target, aliases).refusals()
         return PairStatus(
             pair=pair.name,
             guarantee=guarantee_words(await exactly_once_at(pair, target)),
@@ -106,6 +110,7 @@ async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> Pai
             workers=0 if isinstance(group, KraftError) else len(group.members),
             topics=[_topic(each, view, ends) for each in view.topics.values()],
             waiting=sorted(chosen.keys() - view.topics.keys()),
+            refused=refused,
             stopped=[str(each) for each in places if each in ends and ends[each] < _state(each, view).next_offset],
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -20,6 +21,10 @@ from kraft.model.ids import TopicPartition
 from kraft.wire.schema.metadata import MetadataResponseTopic
 
 log = structlog.get_logger()
+
+_CONFIGS_NOT_KNOWN: Final = "configs not known: allow DescribeConfigs on the topic at the source"
+_TRIED_MAX: Final = 500
+"""Topics of which a status asks the target whether it takes them: each is a request."""
 
 
 class Mirrored(Struct, frozen=True, kw_only=True):
@@ -87,9 +92,9 @@ class PairTopics:
         found, wanted = await self._at_source()
         self._tell_none(wanted)
         there = await self._target.find_topics()
-        configs = await self._configs_of(
-            [name for name, target in wanted.items() if self._pair.syncs_configs or target not in there]
-        )
+        configs, unknown = await self._configs_wanted(wanted, there)
+        for name, refusal in unknown.items():
+            log.warning(_CONFIGS_NOT_KNOWN, pair=self._pair.name, topic=name, reason=str(refusal))
         for name, target in wanted.items():
             try:
                 await self._prepare_one(found[name], target, there.get(target), configs.get(name))
@@ -97,6 +102,75 @@ class PairTopics:
                 log.warning("topic not prepared at the target", pair=self._pair.name, topic=target, reason=str(refusal))
         if self._pair.syncs_acls:
             await self._carry_acls(wanted)
+
+    async def refusals(self) -> dict[str, str]:
+        """Return what `prepare` meets, by the topics' names at the target, which only validates the changes.
+
+        At most `_TRIED_MAX` topics are tried.
+        """
+        found, wanted = await self._at_source()
+        there = await self._target.find_topics()
+        configs, unknown = await self._configs_wanted(wanted, there)
+        refused = {wanted[name]: f"{_CONFIGS_NOT_KNOWN}: {refusal}" for name, refusal in unknown.items()}
+        known = [wanted[name] for name in configs if wanted[name] in there]
+        own, unreadable = await configs_of(self._target, known)
+        refused |= {target: str(refusal) for target, refusal in unreadable.items()}
+        tried = 0
+        for name, target in wanted.items():
+            try:
+                tried += await self._try_one(found[name], target, there.get(target), configs.get(name), own.get(target))
+            except Refusal as refusal:
+                tried += 1
+                refused[target] = str(refusal)
+            if tried >= _TRIED_MAX:
+                break
+        return refused
+
+    async def _try_one(
+        self,
+        topic: MetadataResponseTopic,
+        target: str,
+        there: MetadataResponseTopic | None,
+        configs: dict[str, str] | None,
+        own: dict[str, str] | None,
+    ) -> bool:
+        """Do as `_prepare_one`, but have the target validate it only; `own` are the configs that it has.
+
+        Return whether the target was asked for anything.
+        """
+        if there is None:
+            if configs is not None:
+                await self._target.create_topics([self._new_topic(topic, target, configs)], validate_only=True)
+            return configs is not None
+        lacks = len(there.partitions) < len(topic.partitions)
+        if lacks:
+            await self._target.create_partitions(target, len(topic.partitions), validate_only=True)
+        changed, gone = ({}, []) if configs is None or own is None else self._changes(own, configs)
+        if changed or gone:
+            await self._target.alter_topic_configs(target, changed, delete=gone, validate_only=True)
+        return bool(lacks or changed or gone)
+
+    async def _configs_wanted(
+        self, wanted: Mapping[str, str], there: Collection[str]
+    ) -> tuple[dict[str, dict[str, str]], dict[str, Refusal]]:
+        """Return the configs that the target is to have, by the topic at the source, and why others are not known."""
+        names = [name for name, target in wanted.items() if self._pair.syncs_configs or target not in there]
+        found, refused = await configs_of(self._source, names)
+        left_out = self._pair.configs_left_out
+        return {
+            name: {key: value for key, value in configs.items() if not left_out.has(key)}
+            for name, configs in found.items()
+        }, refused
+
+    def _new_topic(self, topic: MetadataResponseTopic, target: str, configs: dict[str, str]) -> NewTopic:
+        factor = self._pair.replication_factor
+        return NewTopic(topic=target, partitions=len(topic.partitions), replication_factor=factor, configs=configs)
+
+    def _changes(self, own: Mapping[str, str], configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Return the configs to set, and those to remove."""
+        changed = {key: value for key, value in configs.items() if own.get(key) != value}
+        gone = sorted(key for key in own.keys() - configs.keys() if not self._pair.configs_left_out.has(key))
+        return changed, gone
 
     async def _at_source(self) -> tuple[dict[str, MetadataResponseTopic], dict[str, str]]:
         found = await self._source.find_topics()
@@ -113,30 +187,6 @@ class PairTopics:
             )
         self._told_none = not wanted
 
-    async def _configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the own configs of these topics of the source, except for those that may not be described."""
-        if not names:
-            return {}
-        try:
-            described = await self._source.describe_topics(names)
-        except Refusal as refusal:
-            if len(names) > 1:
-                # One refuses them all: it is found in halves.
-                half = len(names) // 2
-                return {**await self._configs_of(names[:half]), **await self._configs_of(names[half:])}
-            log.warning(
-                "configs not known: allow DescribeConfigs on the topic at the source",
-                pair=self._pair.name,
-                topic=names[0],
-                reason=str(refusal),
-            )
-            return {}
-        left_out = self._pair.configs_left_out
-        return {
-            each.topic: {key: value for key, value in each.configs.items() if not left_out.has(key)}
-            for each in described
-        }
-
     async def _prepare_one(
         self,
         topic: MetadataResponseTopic,
@@ -149,10 +199,7 @@ class PairTopics:
         if there is None:
             if configs is None:
                 return
-            factor = self._pair.replication_factor
-            await self._target.create_topics(
-                [NewTopic(topic=target, partitions=count, replication_factor=factor, configs=configs)]
-            )
+            await self._target.create_topics([self._new_topic(topic, target, configs)])
             log.info("topic created", pair=self._pair.name, topic=target, partitions=count)
             return
         if len(there.partitions) < count:
@@ -163,10 +210,7 @@ class PairTopics:
 
     async def _carry_configs(self, target: str, configs: dict[str, str]) -> None:
         (described,) = await self._target.describe_topics([target])
-        left_out = self._pair.configs_left_out
-        own = {key: value for key, value in described.configs.items() if not left_out.has(key)}
-        changed = {key: value for key, value in configs.items() if own.get(key) != value}
-        gone = sorted(own.keys() - configs.keys())
+        changed, gone = self._changes(described.configs, configs)
         if changed or gone:
             await self._target.alter_topic_configs(target, changed, delete=gone)
             log.info(
@@ -174,7 +218,7 @@ class PairTopics:
                 pair=self._pair.name,
                 topic=target,
                 given=changed,
-                removed={key: own[key] for key in gone},
+                removed={key: described.configs[key] for key in gone},
             )
 
     async def _carry_acls(self, wanted: Mapping[str, str]) -> None:
@@ -211,3 +255,19 @@ def places_of(mirrored: Mapping[str, Mirrored]) -> dict[TopicPartition, TopicPar
         for each in mirrored.values()
         for number in range(each.partitions)
     }
+
+
+async def configs_of(admin: Admin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, Refusal]]:
+    """Return the own configs of the topics, and the refusals of those that may not be described."""
+    if not topics:
+        return {}, {}
+    try:
+        return {each.topic: dict(each.configs) for each in await admin.describe_topics(topics)}, {}
+    except Refusal as refusal:
+        if len(topics) == 1:
+            return {}, {topics[0]: refusal}
+    # One refuses them all: it is found in halves.
+    half = len(topics) // 2
+    found, refused = await configs_of(admin, topics[:half])
+    more, more_refused = await configs_of(admin, topics[half:])
+    return found | more, refused | more_refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,9 +30,11 @@ SETTINGS = {
 class FakeCluster:
     """Topics of one partition with their configs; some may not be described."""
 
-    def __init__(self, topics: dict[str, dict[str, str]], *hidden: str) -> None:
+    def __init__(self, topics: dict[str, dict[str, str]], *hidden: str, refuses: str = "") -> None:
+        """`refuses` is a value of a config that no topic may have."""
         self.topics = topics
         self._hidden = hidden
+        self._refuses = refuses
         self.times_created = 0
 
     async def find_topics(self) -> dict[str, Any]:
@@ -45,11 +47,22 @@ class FakeCluster:
                 raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {each}")
         return [SimpleNamespace(topic=each, configs=self.topics[each]) for each in names]
 
-    async def create_topics(self, new: list[NewTopic]) -> None:
-        self.topics |= {each.topic: dict(each.configs or {}) for each in new}
+    def _check(self, configs: Mapping[str, str]) -> None:
+        if self._refuses in configs.values():
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"not {self._refuses}")
 
-    async def alter_topic_configs(self, topic: str, given: dict[str, str], *, delete: list[str]) -> None:
-        self.topics[topic] = {key: value for key, value in self.topics[topic].items() if key not in delete} | given
+    async def create_topics(self, new: list[NewTopic], *, validate_only: bool = False) -> None:
+        for each in new:
+            self._check(each.configs)
+        if not validate_only:
+            self.topics |= {each.topic: dict(each.configs or {}) for each in new}
+
+    async def alter_topic_configs(
+        self, topic: str, given: dict[str, str], *, delete: list[str], validate_only: bool = False
+    ) -> None:
+        self._check(given)
+        if not validate_only:
+            self.topics[topic] = {key: value for key, value in self.topics[topic].items() if key not in delete} | given
 
     async def describe_acls(self) -> list[Any]:
         raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Describe on the cluster")
@@ -73,6 +86,19 @@ async def test_one_topic_whose_configs_may_not_be_described_stops_only_itself() 
     said = [each for each in logged if each["log_level"] == "warning"]
     assert [each["topic"] for each in said] == ["t4", "t8"]
     assert "allow DescribeConfigs" in said[0]["event"]
+
+
+async def test_what_the_target_refuses_is_found_out_without_a_worker_and_without_a_change() -> None:
+    here = {"new": {"x": "odd"}, "old": {"x": "odd"}, "hidden": {}, "fine": {"x": "1"}, "same": {"x": "odd"}}
+    there = {"old": {"x": "1"}, "same": {"x": "odd"}}
+    source, target = FakeCluster(here, "hidden"), FakeCluster(dict(there), refuses="odd")
+    topics = PairTopics(mirror_config(SETTINGS).pairs[0], cast(Admin, source), cast(Admin, target), frozenset("AB"))
+    reason = "INVALID_CONFIG: not odd"
+    unknown = (
+        "configs not known: allow DescribeConfigs on the topic at the source: TOPIC_AUTHORIZATION_FAILED: topic hidden"
+    )
+    assert await topics.refusals() == {"hidden": unknown, "new": reason, "old": reason}
+    assert target.topics == there
 
 
 async def test_a_topic_that_is_created_again_at_the_target_is_another_one_and_its_states_count_no_more() -> None:
