@@ -111,7 +111,8 @@ class RecordDeletion:
             return dict.fromkeys(asked, error)
         except Refusal as refusal:
             return {each: Refusal(refusal.error_code, _named(each, refusal.message)) for each in asked}
-        outcomes: dict[TopicPartition, Outcome] = {}
+        lacking = Unreachable(address, "its response lacks the partition")
+        outcomes: dict[TopicPartition, Outcome] = dict.fromkeys(asked, lacking)
         for topic in response.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)

@@ -11,6 +11,9 @@ from kraft.log.format.record_codec import Record
 from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.wire.schema.delete_records import DeleteRecordsResponse
+from tests.support.client import fake_cluster
+from tests.support.client.deletion_answers import deleted_records
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.virtual_time import virtual_network
 
@@ -120,3 +123,17 @@ async def test_a_leader_that_does_not_answer_is_named() -> None:
         cluster.brokers[1].hangs = True
         with pytest.raises(NoBrokerReachable, match="broker-1:9094"):
             await admin.delete_records({ORDERS_0: 1}, timeout_ms=5_000)
+
+
+async def test_a_partition_that_the_response_lacks_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = orders(10)
+    asked = []
+
+    def answer(*given: Any) -> DeleteRecordsResponse:
+        asked.append(given)
+        return DeleteRecordsResponse(topics=()) if len(asked) == 1 else deleted_records(*given)
+
+    monkeypatch.setattr(fake_cluster, "deleted_records", answer)
+    async with admin_of(cluster) as admin:
+        assert await admin.delete_records({ORDERS_0: 4}) == {ORDERS_0: 4}
+    assert len(asked) == 2
