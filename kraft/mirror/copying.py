@@ -122,8 +122,9 @@ class ShardCopy:
         found = {each: self._consumer.lag(each) for each in self._targets}
         return {each: lag for each, lag in found.items() if lag is not None}
 
-    def assign(self, targets: Mapping[TopicPartition, TopicPartition]) -> None:
+    async def assign(self, targets: Mapping[TopicPartition, TopicPartition]) -> None:
         """Copy these partitions; each has a state."""
+        await self._producer.find_topics({target.topic for target in targets.values()})
         self._targets = dict(targets)
         self._consumer.assign(targets)
         self._left = []

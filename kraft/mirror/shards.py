@@ -236,7 +236,7 @@ class Shard:
                 continue
             found[partition] = self._after_retention(partition, state, first.offset, copy.states.get(partition))
         await copy.begin_at(found)
-        copy.assign(targets)
+        await copy.assign(targets)
         return targets
 
     def _state_of(self, copy: ShardCopy, partition: TopicPartition, topic_id: str, target_id: str) -> PartitionState:

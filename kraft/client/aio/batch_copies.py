@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 from kraft.client.aio.sender import Sender
@@ -15,12 +16,20 @@ from kraft.rpc.peers import Unreachable
 
 
 class CopyingProducer(Protocol):
-    """The part of a producer that the call below needs."""
+    """The part of a producer that the calls below need."""
 
     def started(self) -> Sender: ...
     def transaction_number(self) -> int: ...
     def record_not_queued(self, error: Exception, transaction: int) -> None: ...
     def new_future(self) -> asyncio.Future[list[StoredRun]]: ...
+
+
+async def find_topics(producer: CopyingProducer, topics: Iterable[str]) -> None:
+    """Look up many topics in one request, before batches for them are sent: each would wait for a request of its own.
+
+    A topic that is missing is waited for shortly, and refused when a batch is sent. Raises Unreachable and Refusal.
+    """
+    await producer.started().find_topics(topics)
 
 
 async def send_stored(

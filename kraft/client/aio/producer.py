@@ -241,6 +241,7 @@ class Producer:
             await self._add(sender, topic, count, place, part, receipt, number, memory)
         return future
 
+    find_topics = batch_copies.find_topics
     send_stored = batch_copies.send_stored
 
     async def _add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kraft.client.aio.produce_link import LinkEvents, ProduceLink
@@ -83,6 +83,10 @@ class Sender:
         if isinstance(partition, int) and partition >= count:
             count = await self._metadata.until_has(TopicPartition(topic, partition), self._settings.max_block_ms)
         return count
+
+    async def find_topics(self, topics: Iterable[str]) -> None:
+        """Look up those of the topics that are not known yet, together. Raises Unreachable and Refusal."""
+        await self._metadata.look_up(topics, self._settings.max_block_ms)
 
     def lacks(self, topic: str, partition: int) -> bool:
         """True if the topic is known, and not to have this partition."""

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from kraft.client.aio.producer import Producer
 from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS
 from kraft.client.model.errors import AuthenticationFailed
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 from tests.support.client.fake_cluster import FakeBroker, FakeCluster, tp
+from tests.support.virtual_time import virtual_network
 from tests.unit.client.clients import consumer_of, fill, read
 
 
@@ -94,3 +96,21 @@ async def test_a_topic_is_not_looked_for_again_before_its_error_was_raised() -> 
         consumer.assign([tp("ordres"), tp("orders")])
         await asyncio.sleep(60)
         assert cluster.described[asked:] == ["orders"]
+
+
+async def test_a_producer_looks_up_many_topics_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    described, asked = FakeBroker.metadata, list[int]()
+
+    def metadata(broker: FakeBroker, request: MetadataRequest) -> MetadataResponse:
+        asked.append(len(request.topics or ()))
+        return described(broker, request)
+
+    cluster, names = FakeCluster(brokers=1), [f"orders-{number}" for number in range(100)]
+    for name in names:
+        cluster.create(name)
+    monkeypatch.setattr(FakeBroker, "metadata", metadata)
+    async with Producer(cluster.bootstrap_servers, network=virtual_network(cluster)) as producer:
+        await producer.find_topics(names)
+        for name in names:
+            await producer.send(name, b"")
+    assert asked == [100]
