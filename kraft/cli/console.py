@@ -33,6 +33,7 @@ def console(
     # Imported late, because they are there only with the extra.
     from kraft.console.config import InvalidConsoleFile, console_config
     from kraft.console.running import run
+    from kraft.runtime.cycle_collector import exempt_existing_objects
     from kraft.server.config.components import LoggingSettings
     from kraft.server.process import lifeline, logging_setup
     from kraft.server.process.file_limit import raise_file_limit
@@ -49,6 +50,8 @@ def console(
     raise_file_limit()
     # As a node logs: a traceback shows no values, which may be passwords.
     logging_setup.configure(LoggingSettings())
+    # A page of thousands of partitions makes the collector scan all objects, which are mostly code.
+    exempt_existing_objects()
     run(checked, say)
 
 

@@ -36,20 +36,38 @@ def chosen_brokers(
     return [ChosenBroker(broker_id=BrokerId(broker_id), rack=rack) for broker_id, rack in racks.items()]
 
 
-def proposed(current: Assignment, chosen: Sequence[ChosenBroker]) -> dict[TopicPartition, list[int]]:
-    """Return an even assignment of one topic's partitions to the brokers: of all, the one with the fewest moves."""
-    partitions = sorted(current)
-    replication_factor = len(current[partitions[0]])
+class EvenSpread:
+    """Even assignments of topics to the same brokers. What is placed for one topic serves the others."""
 
-    def placed(start: int) -> list[list[int]]:
-        replicas = place_partitions(
-            partitions=len(partitions), replication_factor=replication_factor, brokers=chosen, start=start
-        )
-        return [list(each) for each in replicas]
+    def __init__(self, chosen: Sequence[ChosenBroker]) -> None:
+        self._chosen = chosen
+        self._known: dict[int, list[list[BrokerId]]] = {}
+        """By replication factor: the replicas of a partition whose leader has the place 0, 1 and so on in the ring."""
 
-    def moves(start: int) -> int:
-        return sum(
-            len(set(after).difference(current[each])) for each, after in zip(partitions, placed(start), strict=True)
-        )
+    def proposed(self, current: Assignment) -> dict[TopicPartition, list[int]]:
+        """Return an assignment of one topic's partitions: of all even ones, the one with the fewest moves.
 
-    return dict(zip(partitions, placed(min(range(len(chosen)), key=moves)), strict=True))
+        Raises Refusal INVALID_REPLICATION_FACTOR.
+        """
+        partitions = sorted(current)
+        now = [current[each] for each in partitions]
+        starts = range(len(self._chosen))
+        placed = self._placed(len(now[0]), len(now) + len(starts))
+
+        def moves(start: int) -> int:
+            return sum(len(set(then).difference(before)) for before, then in zip(now, placed[start:], strict=False))
+
+        fewest = min(starts, key=moves)
+        return {each: list(then) for each, then in zip(partitions, placed[fewest:], strict=False)}
+
+    def _placed(self, replication_factor: int, places: int) -> list[list[BrokerId]]:
+        """Return the replicas for so many places of the leader, or for more."""
+        known = self._known.setdefault(replication_factor, [])
+        if len(known) < places:
+            known += place_partitions(
+                partitions=places - len(known),
+                replication_factor=replication_factor,
+                brokers=self._chosen,
+                start=len(known),
+            )
+        return known

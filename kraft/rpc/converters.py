@@ -118,7 +118,8 @@ class ConverterWriter:
         if isinstance(field.content, Scalar):
             decode = self._named(self._read, f"decode_{field.name}", field.content.decode)
             if field.many is not None:
-                return f"{field.many.__name__}({f'map({decode}, {source})' if decode else source})"
+                # Protobuf's containers hand out a list at once, and are slow to be iterated.
+                return f"{field.many.__name__}({f'map({decode}, {source}[:])' if decode else f'{source}[:]'})"
             return f"{decode}({source})" if decode else source
         read = self._nested(field.content, declared.message_type).read
         nested = self._named(self._read, f"read_{field.name}", read)

@@ -39,7 +39,7 @@ from kraft.moves.directory_moves import (
     start_moves,
     states,
 )
-from kraft.moves.even import ChosenBroker, chosen_brokers, proposed
+from kraft.moves.even import ChosenBroker, EvenSpread, chosen_brokers
 from kraft.moves.throttled_replicas import REPLICATION_RATES, PartitionMove, is_throttled, moves_of, removal
 from kraft.moves.throttles import (
     DIRECTORIES_RATE,
@@ -72,10 +72,11 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
     chosen = _chosen_brokers(admin, _broker_ids(broker_list), rack_aware=rack_aware)
     current: dict[TopicPartition, list[int]] = {}
     even: dict[TopicPartition, list[int]] = {}
+    spread = EvenSpread(chosen)
     for topic in topics:
         assignment = assignment_of(admin, [topic])
         current |= assignment
-        even |= proposed(assignment, chosen)
+        even |= spread.proposed(assignment)
     if uneven := uneven_racks(broker.rack for broker in chosen):
         say(uneven)
     if output is Output.JSON:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from kraft.console.asking import CHANGE_CLIENT_MS, CLIENT_MS, Asked, Panel
 from kraft.console.forms import Changed, Done, Form, WrongInput
 from kraft.model.printable import counted, printable, readable_size
 from kraft.moves.assignments import ReassignmentFailed, assignment_of
-from kraft.moves.even import chosen_brokers, proposed
+from kraft.moves.even import EvenSpread, chosen_brokers
 from kraft.moves.leaving import CannotDecommission, current_plan
 from kraft.moves.planned import (
     MOVES_MAX,
@@ -202,12 +202,13 @@ def generated(admin: Admin, form: Form) -> list[PlannedMove]:
     by_topic: dict[str, dict[TopicPartition, list[int]]] = {}
     for partition, replicas in current.items():
         by_topic.setdefault(partition.topic, {})[partition] = replicas
-    return [move for of_topic in by_topic.values() for move in planned(of_topic, _proposed(of_topic, chosen))]
+    spread = EvenSpread(chosen)
+    return [move for of_topic in by_topic.values() for move in planned(of_topic, _proposed(of_topic, spread))]
 
 
-def _proposed(current: Mapping[TopicPartition, list[int]], chosen: Any) -> dict[TopicPartition, list[int]]:
+def _proposed(current: Mapping[TopicPartition, list[int]], spread: EvenSpread) -> dict[TopicPartition, list[int]]:
     try:
-        return proposed(current, chosen)
+        return spread.proposed(current)
     except Refusal as refusal:
         topic = next(iter(current)).topic
         raise WrongInput(f"topic {topic} cannot be spread over these brokers: {refusal.message}") from None

@@ -31,7 +31,9 @@ GROUPS_MAX: Final = 1_000
 GROUPS_S: Final = 2.3
 """How long they are asked: what has been found by then is shown."""
 
-GROUPS_AT_ONCE: Final = 100
+GROUPS_AT_ONCE: Final = 500
+"""Groups asked together, in several requests: coordinators answer one while the console reads another."""
+
 _LEAST_MS: Final = 100
 
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
