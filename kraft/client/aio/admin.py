@@ -138,6 +138,7 @@ class Admin:
 
     list_transactions = transaction_admin.list_transactions
     describe_transactions = transaction_admin.describe_transactions
+    find_transaction = transaction_admin.find_transaction
     describe_producers = transaction_admin.describe_producers
     abort_transaction = transaction_admin.abort_transaction
 

@@ -121,6 +121,7 @@ class Admin(ThreadClient[AsyncAdmin]):
 
     list_transactions = waiting(AsyncAdmin.list_transactions)
     describe_transactions = waiting(AsyncAdmin.describe_transactions)
+    find_transaction = waiting(AsyncAdmin.find_transaction)
     describe_producers = waiting(AsyncAdmin.describe_producers)
     abort_transaction = waiting(AsyncAdmin.abort_transaction)
 

@@ -160,10 +160,7 @@ async def transaction(asked: Asked) -> Transaction:
     name = asked.path["transactional_id"]
 
     def ask() -> TransactionFacts:
-        found = asked.admin.describe_transactions([name], timeout_ms=CLIENT_MS)[name]
-        if isinstance(found, Refusal):
-            raise found
-        return facts_of(found, now_ms())
+        return facts_of(asked.admin.find_transaction(name, timeout_ms=CLIENT_MS), now_ms())
 
     return Transaction(transactional_id=name, transaction=await asked.panel(ask))
 

@@ -178,6 +178,14 @@ def test_offsets_and_groups_are_deleted_once_their_name_is_typed(browser: Browse
     assert browser.get(f"/clusters/{protocol}/groups/{end}").status == 404
 
 
+def test_to_look_for_a_transaction_creates_no_topic(browser: Browser, admin: Admin) -> None:
+    before = admin.list_topics()
+    for protocol in PROTOCOLS:
+        missing = asked(browser, f"{protocol}/transactions/nobody", 404)["transaction"]
+        assert missing["code"] == "TRANSACTIONAL_ID_NOT_FOUND"
+    assert admin.list_topics() == before
+
+
 def test_open_and_hanging_transactions_are_found_and_one_that_hangs_is_aborted(
     browser: Browser, cluster: Cluster
 ) -> None:

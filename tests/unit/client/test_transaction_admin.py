@@ -4,6 +4,7 @@ import pytest
 
 from kraft.client import NoBrokerReachable, TransactionDescription
 from kraft.client.cluster import leader_calls
+from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.describe_producers import ProducerState
 from tests.support.client.fake_cluster import FakeCluster, tp
@@ -86,6 +87,32 @@ async def test_transactions_are_described_by_their_coordinators() -> None:
         assert (none.start_ms, none.duration_ms(3_500)) == (None, None)
         assert isinstance(gone, Refusal)
         assert gone.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["seen", "not seen"])
+async def test_whoever_looks_for_a_transaction_asks_for_no_coordinator_before_there_is_one(is_refused: bool) -> None:
+    cluster = cluster_with_transactions()
+    cluster.refused_topics = {TRANSACTIONS_TOPIC} if is_refused else set()
+    # Nobody says to have the id, as if nobody had one.
+    cluster.brokers[3].kill()
+    async with admin_of(cluster) as admin:
+        with pytest.raises(Refusal, match="payer") as raised:
+            await admin.find_transaction("payer")
+        codes = {False: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, True: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert raised.value.error_code is codes[is_refused]
+        assert not [each for each in cluster.calls if "find_coordinator" in each]
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["seen", "not seen"])
+async def test_a_transaction_is_found(is_refused: bool) -> None:
+    cluster = cluster_with_transactions()
+    cluster.create(TRANSACTIONS_TOPIC, 3)
+    cluster.refused_topics = {TRANSACTIONS_TOPIC} if is_refused else set()
+    async with admin_of(cluster) as admin:
+        assert (await admin.find_transaction("payer")).producer_id == 7
+        with pytest.raises(Refusal, match="there is no transactional id 'gone'") as raised:
+            await admin.find_transaction("gone")
+        assert raised.value.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 # --- producers -----------------------------------------------------------------------------------------------------
