@@ -47,6 +47,8 @@ class LogFiles:
         self.epochs = EpochFile(disk, directory, recovered, health)
         self._snapshots = recovered.snapshots
         self.sync = GroupCommit()
+        self._is_settled = False
+        """True if the files beside the segments say all of the log: it has not changed since they were written."""
         self._being_replaced: Sequence[Segment] = ()
         """Segments whose files a thread is swapping: their names may already belong to other content."""
         self._is_closed = False
@@ -56,6 +58,7 @@ class LogFiles:
         self.log_end = self.active.next_offset
         """The offset after the last batch; during a change, the end before it."""
         self.sync.mark_durable_up_to(self.log_end)
+        self._is_settled = recovered.has_indexes and self._says_all()
 
     def _begin(self, config: TopicConfig) -> Change[None]:
         # Before a segment begins: epochs of dropped records must not be found beside an empty segment.
@@ -65,6 +68,15 @@ class LogFiles:
         else:
             # An earlier process may have left its writes in the page cache only; from here on they count as durable.
             yield self.active.file.sync
+
+    def _says_all(self) -> bool:
+        """Return whether the next recovery has no batch to read, and no file to write."""
+        checkpoint, end = self._checkpoint, self.log_end
+        if end == 0 and checkpoint == LogCheckpoint():
+            return True
+        names = tuple(segment.base_offset for segment in self._segments) if checkpoint.is_sparse else ()
+        is_current = checkpoint.is_latest and checkpoint.recovery_point == end and checkpoint.segments == names
+        return is_current and self._snapshots.offsets[-1:] == (end,)
 
     # --- facts -----------------------------------------------------------------------------------------------
 
@@ -105,6 +117,7 @@ class LogFiles:
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches that continue the log, in epochs that `prepare` has written. Raises OSError."""
         active, records = self._segments[-1], 0
+        self._is_settled = False
         for header in headers:
             records += header.record_count
         try:
@@ -137,7 +150,7 @@ class LogFiles:
     def roll(self, config: TopicConfig, producers: ProducerStates) -> Change[None]:
         """Close the active segment to appends and begin a new one. Also raises Refusal."""
         # The order matters: recovery relies on all segments but the last being durable.
-        old = self.active
+        old, self._is_settled = self.active, False
         yield from self._health.sync(old.file)
         yield from old.finish()
         self.sync.mark_durable_up_to(self.log_end)
@@ -148,12 +161,22 @@ class LogFiles:
         yield from self._drop_stale_snapshots()
 
     def settle(self, producers: ProducerStates) -> Change[None]:
-        """Make everything durable and bring the files beside the segments up to date. Also raises Refusal."""
-        yield from self._health.sync(self.active.file)
-        yield from self.active.write_indexes()
+        """Make everything durable and bring the files beside the segments up to date. Also raises Refusal.
+
+        What is durable is not synced again, and what the files say already is not written again.
+        """
+        if self.sync.synced_end < self.log_end:
+            yield from self._health.sync(self.active.file)
         self.sync.mark_durable_up_to(self.log_end)
-        yield from self._write_producers(producers)
-        yield from self._drop_stale_snapshots()
+        if not self._is_settled:
+            yield from self.active.write_indexes()
+            yield from self._write_producers(producers)
+            yield from self._drop_stale_snapshots()
+            self._is_settled = self._checkpoint.recovery_point == self.log_end
+
+    def note_producers_changed(self) -> None:
+        """Note that the state of the producers is no longer what the snapshot and the batches say."""
+        self._is_settled = False
 
     def advance_recovery_point(self, producers: ProducerStates) -> Change[None]:
         """Move the recovery point to the durable end, so that recovery does not read again what is below."""
@@ -177,6 +200,7 @@ class LogFiles:
 
     def _require_aborted_index(self) -> None:
         if self._checkpoint.aborted_from is not None:
+            self._is_settled = False
             self.active.aborted.require_file()
 
     # --- checkpoint and producers ----------------------------------------------------------------------------
@@ -219,6 +243,7 @@ class LogFiles:
 
     def take_over(self, original: LogFiles, producers: ProducerStates) -> Change[None]:
         """Take over checkpoint and epochs of `original`, which has the same batches, and the state of `producers`."""
+        self._is_settled = False
         # Not the recovery point, which is a claim about these files.
         checkpoint = replace(
             self._checkpoint,
@@ -301,6 +326,7 @@ class LogFiles:
         Raises Refusal if the disk fails half-way or is full: the log has failed then.
         """
         last = self._segments[lookup.segment_number(self._segments, Offset(offset - 1))]
+        self._is_settled = False
         yield from self._lower_claims(offset, last.base_offset)
         try:
             yield from self._cut_off(offset)
@@ -338,6 +364,7 @@ class LogFiles:
 
     def restart_at(self, offset: Offset, config: TopicConfig) -> Change[None]:
         """Drop everything and begin an empty segment at `offset`."""
+        self._is_settled = False
         yield from self._lower_claims(Offset(0), Offset(0))
         while self._segments:
             yield from self._remove_last()

@@ -346,7 +346,10 @@ class PartitionLog:
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Drop the state of producers that wrote nothing for this long; return their number. The time is monotonic."""
-        return self._producers.expire(now_ms, expiration_ms)
+        dropped = self._producers.expire(now_ms, expiration_ms)
+        if dropped:
+            self._files.note_producers_changed()
+        return dropped
 
     # --- retention -------------------------------------------------------------------------------------------
 

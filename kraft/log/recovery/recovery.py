@@ -75,6 +75,8 @@ class RecoveredLog(Struct, frozen=True, kw_only=True):
     epochs: LeaderEpochCache
     epochs_changed: bool
     """True if they differ from the checkpoint file."""
+    has_indexes: bool
+    """True if the index files of the last segment hold all of it."""
     snapshots: ProducerSnapshots
     producers: ProducerStates
     report: RecoveryReport
@@ -106,6 +108,7 @@ class _Recovery:
         self._next_offset = Offset(0)
         self._scanned_from = Offset(0)
         self._recent = RecentBatches()
+        self._has_indexes = True
 
     def run(self) -> RecoveredLog:
         complete_swaps(self._disk, self._directory)
@@ -139,6 +142,7 @@ class _Recovery:
             checkpoint=self._checkpoint,
             epochs=self._epochs,
             epochs_changed=self._epochs != epochs_before,
+            has_indexes=self._has_indexes and of_kafka is None,
             snapshots=snapshots,
             producers=producers,
             report=RecoveryReport(
@@ -236,6 +240,7 @@ class _Recovery:
         start = None
         if recovery_point > base_offset and self._epochs_are_known:
             start = segment.resume(recovery_point)
+        self._has_indexes = (start or 0) == segment.size_bytes
         self._next_offset = self._scanned_from = segment.next_offset
         continuity = self._continuity(segment)
         # Synced before the log is used.
@@ -348,6 +353,7 @@ class _Recovery:
             is_whole = segment.aborted.open(segment.base_offset, segment.next_offset)
             if not is_whole or (segment is active and not self._clean_shutdown):
                 segment.aborted.replace(rebuild_aborted(snapshots, self._segments, segment))
+                self._has_indexes = self._has_indexes and segment is not active
             if segment is not active:
                 if not is_whole:
                     rebuilt += 1

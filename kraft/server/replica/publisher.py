@@ -17,6 +17,7 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.callbacks import Fatal
 from kraft.model.ids import LogDirectory, TopicIdPartition
 from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
 from kraft.server.replica.directory_remover import DirectoryRemover
 from kraft.server.replica.failures import ReplicaFailures
@@ -36,6 +37,7 @@ OPENING_AWAITED_S: Final = 0.25
 """Longest wait of metadata for the new logs that it brings: a small topic is shown to clients with open logs."""
 LOGS_AWAITED_MAX: Final = 200
 """If more logs wait to be opened, metadata does not wait for them: they would hardly be open in time."""
+CLOSED_AT_ONCE: Final = 100
 
 
 class ReplicaPublisher:
@@ -208,11 +210,14 @@ class ReplicaPublisher:
         await self.log_preloading.close()
 
     async def _close_logs(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:
+        turns = Turns(CLOSED_AT_ONCE)
         for partition in partitions:
+            # A log that has not changed takes no step.
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
                 await self._storage.in_thread_of(directory, closing.step.run)
                 closing.resume()
+            await turns.done()
 
     async def _rename_strays(self) -> None:
         held = {partition.topic_partition for partition in self._partitions}

@@ -129,10 +129,13 @@ class Mover:
         """Open the replica in the directory that has it, otherwise in the first one."""
         effective = replace(config, **configs)
         self.store.prefer(topic_partition, self.paths[0])
+        log = self.store.open(topic_partition, topic_id, effective)
+        # As after each piece of openings: the name of a new log is durable before the log has records.
+        self.disk.sync_dir(log.parent)
         partition = Partition(
             topic_partition=topic_partition,
             topic_id=topic_id,
-            log=self.store.open(topic_partition, topic_id, effective),
+            log=log,
             high_watermark=Offset(0),
             config=effective,
             services=PartitionServices(
