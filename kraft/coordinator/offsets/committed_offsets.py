@@ -32,7 +32,11 @@ class CommittedOffsets(Struct, frozen=True):
         return self.groups.get(group, _NO_TOPICS)
 
     def offset(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        return self.topics(group).get(topic, _NO_PARTITIONS).get(partition)
+        return self.of_topic(group, topic).get(partition)
+
+    def of_topic(self, group: str, topic: str) -> PartitionOffsets:
+        """Return the group's offsets by partition; empty for a topic without any."""
+        return self.topics(group).get(topic, _NO_PARTITIONS)
 
     def partitions(self, group: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Yield all offsets of the group, ordered by topic and partition."""

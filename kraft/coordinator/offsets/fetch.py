@@ -29,18 +29,24 @@ def fetch(
     whose records are not committed yet. With `require_stable`, a partition with offsets of open transactions is refused
     with UNSTABLE_OFFSET_COMMIT.
     """
-    return tuple(
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=tuple(
+    return tuple(_fetched_topic(offsets, group, topic, require_stable) for topic in topics)
+
+
+def _fetched_topic(
+    offsets: CommittedOffsets, group: str, topic: OffsetFetchRequestTopics, require_stable: bool
+) -> OffsetFetchResponseTopics:
+    known = offsets.of_topic(group, topic.name)
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            [
                 _unstable(partition)
                 if require_stable and offsets.pending.of(group, topic.name, partition)
-                else _fetched(partition, offsets.offset(group, topic.name, partition), topic.topic_id)
+                else _fetched(partition, known.get(partition), topic.topic_id)
                 for partition in topic.partition_indexes
-            ),
-        )
-        for topic in topics
+            ]
+        ),
     )
 
 
