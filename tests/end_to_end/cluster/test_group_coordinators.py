@@ -96,8 +96,13 @@ def committed(cluster: Cluster) -> int:
 
 def directories_that_name(group: str, cluster: Cluster) -> set[str]:
     """Return the names of the directories of the nodes with a file that holds these bytes."""
-    files = [each for each in cluster.directory.glob("node-*/**/*") if each.is_file()]
-    return {each.parent.name for each in files if group.encode() in each.read_bytes()}
+    found = set()
+    for file in cluster.directory.glob("node-*/**/*"):
+        # A running node writes files anew, under other names at first.
+        with suppress(FileNotFoundError, IsADirectoryError):
+            if group.encode() in file.read_bytes():
+                found.add(file.parent.name)
+    return found
 
 
 def events(cluster: Cluster, event: str) -> list[dict[str, Any]]:

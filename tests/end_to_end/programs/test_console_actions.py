@@ -156,7 +156,14 @@ def test_before_a_topic_is_deleted_the_page_shows_what_hangs_on_it(who: tuple[st
     name, browser = who
     topic = f"used-{name}"
     admin.create_topic(topic, 2, 1)
-    admin.alter_consumer_group_offsets(f"readers-{name}", {TopicPartition(topic, 0): 0})
+
+    def commits() -> bool:
+        """Whether the group's coordinator knows the topic, and has the offset."""
+        return set(admin.alter_consumer_group_offsets(f"readers-{name}", {TopicPartition(topic, 0): 0}).values()) == {
+            None
+        }
+
+    until(commits, "the topic is known to the group's coordinator")
     admin.create_acls([entry(topic, Operation.READ)])
     path = f"/clusters/{name}/topics/{topic}/delete"
     until(lambda: browser.get(path).status == 200, "the topic is known to each broker")
@@ -166,7 +173,7 @@ def test_before_a_topic_is_deleted_the_page_shows_what_hangs_on_it(who: tuple[st
         return [(each["group"], each["committed"]) for each in found["groups"]]
 
     # At load, coordinators may not answer within the time of the page, which says so.
-    until(lambda: groups() == [(f"readers-{name}", 1)], groups)
+    until(lambda: groups() == [(f"readers-{name}", 1)], lambda: view_of(browser, path))
     shown = view_of(browser, path)
     acls = [(each["principal"], each["pattern"], each["is_own"]) for each in shown["acls"]["value"]]
     assert acls[:2] == [("User:alice", f"literal {topic}", True), ("User:operator", "literal *", False)]
