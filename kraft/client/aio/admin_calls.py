@@ -64,6 +64,8 @@ class AdminCalls:
         self._is_closed = False
         self.transaction_partitions = 0
         """Partitions of `__transaction_state`; 0 until they have been counted."""
+        self.internal_topics_seen: set[CoordinatorType] = set()
+        """Coordinators of these types were looked for, or may be: the topic they need is there."""
 
     async def close(self) -> None:
         self._is_closed = True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
+from kraft.client.aio.absences import absences, check_not_absent
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import PartMissing, check
 from kraft.client.model.arguments import checked_names
@@ -48,6 +50,8 @@ from kraft.wire.schema.offset_delete import (
     OffsetDeleteResponse,
 )
 from kraft.wire.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+Item = TypeVar("Item")
 
 _Groups: TypeAlias = ConsumerGroupDescribeResponse | DescribeGroupsResponse
 """Responses with an error code for each group."""
@@ -137,13 +141,7 @@ async def describe_consumer_groups(
 
     Raises the first Refusal after all were tried: GROUP_ID_NOT_FOUND for a group that does not exist.
     """
-    deadline_ms = admin.calls.deadline_ms(timeout_ms)
-    outcomes = await admin.calls.of_each(
-        admin.calls.coordinators(CoordinatorType.GROUP),
-        group_ids,
-        deadline_ms,
-        lambda each: _described(admin, each, deadline_ms),
-    )
+    outcomes = await _of_each(admin, group_ids, timeout_ms, partial(_described, admin))
     for outcome in outcomes.values():
         if isinstance(outcome, Refusal):
             raise outcome
@@ -158,15 +156,14 @@ async def delete_consumer_groups(
     NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND can mean that an earlier attempt of the same call
     succeeded and its response was lost.
     """
-    deadline_ms = admin.calls.deadline_ms(timeout_ms)
 
-    async def delete(group_id: str) -> None:
+    async def delete(group_id: str, deadline_ms: int) -> None:
         request = DeleteGroupsRequest(groups_names=(group_id,))
         await admin.calls.coordinators(CoordinatorType.GROUP).call(
             group_id, DELETE_GROUPS, request, deadline_ms, _check_deletions
         )
 
-    return await admin.calls.of_each(admin.calls.coordinators(CoordinatorType.GROUP), group_ids, deadline_ms, delete)
+    return await _of_each(admin, group_ids, timeout_ms, delete)
 
 
 async def remove_members_from_consumer_group(
@@ -182,6 +179,7 @@ async def remove_members_from_consumer_group(
     Without `group_instance_ids` all members are removed, and the result is by member id.
     """
     deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    await check_not_absent(admin, group_id, deadline_ms)
     if group_instance_ids is None:
         (group,) = await describe_consumer_groups(admin, [group_id], timeout_ms=timeout_ms)
         leaving = [MemberIdentity(member_id=each.member_id, reason=reason) for each in group.members]
@@ -218,6 +216,12 @@ async def list_consumer_group_offsets(
     asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
     request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
     deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    try:
+        await check_not_absent(admin, group_id, deadline_ms)
+    except Refusal as refusal:
+        if refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
     response = await admin.calls.watched(
         admin.calls.coordinators(CoordinatorType.GROUP).call(
             group_id, OFFSET_FETCH, request, deadline_ms, check_fetched
@@ -262,6 +266,7 @@ async def delete_consumer_group_offsets(
     )
     request = OffsetDeleteRequest(group_id=group_id, topics=topics)
     deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    await check_not_absent(admin, group_id, deadline_ms)
     results = await admin.calls.watched(
         admin.calls.coordinators(CoordinatorType.GROUP).call(group_id, OFFSET_DELETE, request, deadline_ms), timeout_ms
     )
@@ -269,6 +274,20 @@ async def delete_consumer_group_offsets(
 
 
 # --- inside ------------------------------------------------------------------------------------------------
+
+
+async def _of_each(
+    admin: AdminClient,
+    group_ids: Iterable[str],
+    timeout_ms: int | None,
+    ask: Callable[[str, int], Awaitable[Item]],
+) -> dict[str, Item | Refusal]:
+    """Return the result or the Refusal of each group; `ask` gets its id and the deadline. Raises Unreachable."""
+    deadline_ms, asked = admin.calls.deadline_ms(timeout_ms), checked_names(group_ids)
+    if absent := await absences(admin, CoordinatorType.GROUP, asked, deadline_ms):
+        return dict[str, Item | Refusal](absent)
+    coordinators = admin.calls.coordinators(CoordinatorType.GROUP)
+    return await admin.calls.of_each(coordinators, asked, deadline_ms, lambda each: ask(each, deadline_ms))
 
 
 async def _described(admin: AdminClient, group_id: str, deadline_ms: int) -> GroupDescription:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from kraft.client.aio.absences import absences
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import check
 from kraft.client.model.arguments import checked_names
@@ -78,7 +79,11 @@ async def list_offsets_of_many_groups(
                 found[group.group_id] = refusal
         return found
 
-    return await admin.calls.watched(_of_each_coordinator(admin, group_ids, deadline_ms, ask), timeout_ms)
+    outcomes = await admin.calls.watched(_of_each_coordinator(admin, group_ids, deadline_ms, ask), timeout_ms)
+    return {
+        group_id: {} if isinstance(each, Refusal) and each.error_code is ErrorCode.GROUP_ID_NOT_FOUND else each
+        for group_id, each in outcomes.items()
+    }
 
 
 async def _of_each_coordinator(
@@ -89,6 +94,8 @@ async def _of_each_coordinator(
 ) -> Outcomes[Item]:
     """Ask each coordinator about its groups; the error of a request is that of its groups."""
     ids = list(dict.fromkeys(checked_names(group_ids)))
+    if absent := await absences(admin, CoordinatorType.GROUP, ids, deadline_ms):
+        return dict[str, Item | KraftError](absent)
     coordinators = admin.calls.coordinators(CoordinatorType.GROUP)
     await coordinators.find_all(ids, admin.calls.left_ms(deadline_ms))
     outcomes: Outcomes[Item] = {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
+from kraft.client.aio.absences import absences
 from kraft.client.aio.admin_calls import AdminClient
 from kraft.client.cluster.any_broker import PartMissing, check
 from kraft.client.cluster.connections import PeerNode
+from kraft.client.model.arguments import checked_names
 from kraft.client.model.group_offsets import numbers_by_topic
 from kraft.client.model.transactions import TransactionDescription, TransactionListing, described
-from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
@@ -24,9 +24,6 @@ from kraft.rpc.transaction_calls import (
 from kraft.wire.schema.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kraft.wire.schema.list_transactions import ListTransactionsRequest
-
-_ELSEWHERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Errors of a broker that does not coordinate a transactional id."""
 
 
 async def list_transactions(
@@ -74,8 +71,13 @@ async def list_transactions(
 async def describe_transactions(
     admin: AdminClient, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
 ) -> dict[str, TransactionDescription | Refusal]:
-    """Return each transactional id with its transaction, or its Refusal: TRANSACTIONAL_ID_NOT_FOUND."""
-    deadline_ms = admin.calls.deadline_ms(timeout_ms)
+    """Return each transactional id with its transaction, or its Refusal: TRANSACTIONAL_ID_NOT_FOUND.
+
+    Creates no topic. COORDINATOR_NOT_AVAILABLE if the topic of transactions may not be seen and may not be there.
+    """
+    deadline_ms, asked = admin.calls.deadline_ms(timeout_ms), checked_names(transactional_ids)
+    if absent := await absences(admin, CoordinatorType.TRANSACTION, asked, deadline_ms):
+        return dict[str, TransactionDescription | Refusal](absent)
     coordinators = admin.calls.coordinators(CoordinatorType.TRANSACTION)
 
     async def describe(transactional_id: str) -> TransactionDescription:
@@ -84,49 +86,17 @@ async def describe_transactions(
         coordinator = await coordinators.find(transactional_id, admin.calls.left_ms(deadline_ms))
         return described(found.transaction_states[0], coordinator)
 
-    return await admin.calls.of_each(coordinators, transactional_ids, deadline_ms, describe)
+    return await admin.calls.of_each(coordinators, asked, deadline_ms, describe)
 
 
 async def find_transaction(
     admin: AdminClient, transactional_id: str, *, timeout_ms: int | None = None
 ) -> TransactionDescription:
-    """Return the transactional id with its transaction, and create nothing.
-
-    Brokers create the topic of transactions for whoever looks for a coordinator, as `describe_transactions` does.
-    Raises TRANSACTIONAL_ID_NOT_FOUND; COORDINATOR_NOT_AVAILABLE if the topic may not be seen and may not be there.
-    """
-    deadline_ms = admin.calls.deadline_ms(timeout_ms)
-    (topic,) = (await admin.calls.describe_cluster([TRANSACTIONS_TOPIC], timeout_ms=timeout_ms)).topics
-    if topic.error_code != ErrorCode.NONE and not await _is_known(
-        admin, transactional_id, admin.calls.left_ms(deadline_ms)
-    ):
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
-        raise Refusal(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"no broker coordinates transactional id {transactional_id!r} now: there is none yet, or it moves",
-        )
-    found = await describe_transactions(admin, [transactional_id], timeout_ms=admin.calls.left_ms(deadline_ms))
-    description = found[transactional_id]
-    if isinstance(description, Refusal):
-        raise description
-    return description
-
-
-async def _is_known(admin: AdminClient, transactional_id: str, timeout_ms: int) -> bool:
-    """Return whether a broker coordinates the id, or says that the user may not see it. Raises KraftError."""
-    request = DescribeTransactionsRequest(transactional_ids=(transactional_id,))
-
-    def is_said(response: DescribeTransactionsResponse) -> bool:
-        return any(each.error_code not in _ELSEWHERE for each in response.transaction_states)
-
-    outcomes = await admin.calls.outcome_of_each_broker(DESCRIBE_TRANSACTIONS, request, timeout_ms, is_enough=is_said)
-    if any(not isinstance(each, KraftError) and is_said(each) for each in outcomes.values()):
-        return True
-    for each in outcomes.values():
-        if isinstance(each, KraftError):
-            raise each
-    return False
+    """Return the transactional id with its transaction. Raises its Refusal: TRANSACTIONAL_ID_NOT_FOUND."""
+    found = (await describe_transactions(admin, [transactional_id], timeout_ms=timeout_ms))[transactional_id]
+    if isinstance(found, Refusal):
+        raise found
+    return found
 
 
 async def describe_producers(

@@ -10,6 +10,7 @@ import pytest
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.testing import Cluster
+from tests.support.command_line import run_kraft
 from tests.support.console_browser import Answer, Browser, console, token_in
 from tests.support.console_cluster import sent
 from tests.support.kafka.transactions.hanging import hang
@@ -75,6 +76,21 @@ def commit(admin: Admin, group: str, offset: int) -> None:
 
 def offsets(admin: Admin, group: str) -> list[int]:
     return [each.offset for _, each in sorted(admin.list_consumer_group_offsets(group).items())]
+
+
+def test_to_look_for_a_group_or_a_transaction_creates_no_topic(browser: Browser, cluster: Cluster) -> None:
+    for protocol in PROTOCOLS:
+        for page, panel, code in (
+            ("groups/nobody", "group", "GROUP_ID_NOT_FOUND"),
+            ("transactions/nobody", "transaction", "TRANSACTIONAL_ID_NOT_FOUND"),
+        ):
+            assert asked(browser, f"{protocol}/{page}", 404)[panel]["code"] == code
+        assert asked(browser, f"{protocol}/groups")["members"] == {"value": {}, "problem": "", "code": ""}
+    for command in (["groups", "describe"], ["groups", "delete"], ["transactions", "describe"]):
+        missing = run_kraft(cluster, *command, "nobody")
+        assert "'nobody'" in missing.stdout + missing.stderr, missing
+    with Admin(cluster.bootstrap_servers) as admin:
+        assert sorted(admin.list_topics()) == ["hung", TOPIC]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -176,14 +192,6 @@ def test_offsets_and_groups_are_deleted_once_their_name_is_typed(browser: Browse
     assert (done.status, done.headers["location"]) == (303, f"/clusters/{protocol}/groups")
     assert group not in [each.group_id for each in admin.list_groups()]
     assert browser.get(f"/clusters/{protocol}/groups/{end}").status == 404
-
-
-def test_to_look_for_a_transaction_creates_no_topic(browser: Browser, admin: Admin) -> None:
-    before = admin.list_topics()
-    for protocol in PROTOCOLS:
-        missing = asked(browser, f"{protocol}/transactions/nobody", 404)["transaction"]
-        assert missing["code"] == "TRANSACTIONAL_ID_NOT_FOUND"
-    assert admin.list_topics() == before
 
 
 def test_open_and_hanging_transactions_are_found_and_one_that_hangs_is_aborted(

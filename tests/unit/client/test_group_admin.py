@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import pytest
 
 from kraft.client import GroupDescription, OffsetAndMetadata
+from kraft.client.aio import Admin
 from kraft.client.cluster.any_broker import PartMissing
 from kraft.client.sans_io.group.consumer_protocol import encode_assignment
 from kraft.client.sans_io.group.descriptions import assigned_to
+from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.wire.schema.join_group import JoinGroupRequest
 from kraft.wire.schema.sync_group import SyncGroupRequest
@@ -165,3 +169,51 @@ def test_bytes_that_are_no_assignment_have_no_partitions(data: bytes) -> None:
 
 def test_an_assignment_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     assert assigned_to(b"\0\x09" + encode_assignment([tp("orders", 2)])[2:] + b"more") == (tp("orders", 2),)
+
+
+async def missing_of(admin: Admin) -> dict[str, object]:
+    """Return what each call about a group that is not there returns, or its Refusal's code."""
+    calls: dict[str, Awaitable[object]] = {
+        "describe": admin.describe_consumer_groups(["nobody"]),
+        "describe many": admin.describe_many_groups(["nobody"]),
+        "offsets": admin.list_consumer_group_offsets("nobody"),
+        "offsets of many": admin.list_offsets_of_many_groups(["nobody"]),
+        "delete": admin.delete_consumer_groups(["nobody"]),
+        "delete offsets": admin.delete_consumer_group_offsets("nobody", [tp("orders")]),
+        "remove members": admin.remove_members_from_consumer_group("nobody"),
+    }
+    found: dict[str, object] = {}
+    for name, call in calls.items():
+        try:
+            outcome = await call
+        except Refusal as refusal:
+            outcome = refusal
+        of_group = outcome.get("nobody", outcome) if isinstance(outcome, dict) else outcome
+        found[name] = of_group.error_code if isinstance(of_group, Refusal) else of_group
+    return found
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["seen", "not seen"])
+async def test_whoever_looks_for_a_group_asks_for_no_coordinator_before_there_is_one(is_refused: bool) -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", 3)
+    cluster.refused_topics = {OFFSETS_TOPIC} if is_refused else set()
+    # Nobody says to have the group, as if nobody had one: 'nobody' would be on broker 1.
+    cluster.brokers[1].kill()
+    async with admin_of(cluster) as admin:
+        missing = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_refused else ErrorCode.GROUP_ID_NOT_FOUND
+        expected: dict[str, object] = dict.fromkeys(
+            ("describe", "describe many", "delete", "delete offsets", "remove members"), missing
+        )
+        of_offsets: object = missing if is_refused else {}
+        assert await missing_of(admin) == expected | {"offsets": of_offsets, "offsets of many": of_offsets}
+        assert not [each for each in cluster.calls if "find_coordinator" in each]
+
+
+async def test_that_there_are_groups_is_asked_once() -> None:
+    cluster = FakeCluster()
+    cluster.create(OFFSETS_TOPIC, 3)
+    async with admin_of(cluster) as admin:
+        for _ in range(2):
+            assert (await missing_of(admin))["describe"] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert cluster.described.count(OFFSETS_TOPIC) == 1
