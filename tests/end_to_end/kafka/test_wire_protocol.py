@@ -153,7 +153,6 @@ def test_a_transaction_is_committed_and_another_aborted(brokers: str, admin: Adm
         found = values_until(consumer, lambda found: b"last" in found)
     assert found == [b"kept", b"last"]
 
-
     def listed() -> list[tuple[str, str]]:
         return [(each.transactional_id, each.state) for each in admin.list_transactions()]
 
