@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kraft.client import Admin, Consumer, ErrorCode, Refusal, TopicPartition
+from kraft.client import Admin, Consumer, ErrorCode, OffsetAndMetadata, Refusal, TopicPartition
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
@@ -52,6 +52,17 @@ def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> N
         return all(len(each.isr_nodes) == len(each.replica_nodes) for each in described.metadata.partitions)
 
     until(are_in_sync, f"not every replica of {topic} is in sync", deadline_s)
+
+
+def until_committed(admin: Admin, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
+    """Commit offsets for a group without members, again while its coordinator does not know the topics yet."""
+    outcomes: dict[TopicPartition, Refusal | None] = {}
+
+    def are_committed() -> bool:
+        outcomes.update(admin.alter_consumer_group_offsets(group, offsets))
+        return set(outcomes.values()) == {None}
+
+    until(are_committed, lambda: outcomes)
 
 
 def until_stable(bootstrap_servers: str, topics: Sequence[str], deadline_s: float = DEADLINE_S) -> None:

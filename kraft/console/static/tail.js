@@ -111,7 +111,8 @@
     };
     pause.textContent = "Pause";
     pause.hidden = false;
-    say("Live");
+    // It begins at the end that its first turn tells: what is written before that is not shown.
+    say("Connecting");
   }
 
   pause.addEventListener("click", () => {

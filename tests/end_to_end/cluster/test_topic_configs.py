@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -40,6 +41,17 @@ def until_every_replica_has_several_segments(cluster: Cluster, topic: str) -> No
     )
 
 
+def until_every_broker_has(cluster: Cluster, topic: str, key: str, value: str) -> None:
+    """Wait until each broker describes the config so: a follower that does not know it yet rolls no segment by it."""
+    for address in cluster.bootstrap_servers.split(","):
+        with Admin(address) as admin:
+            until(partial(has_config, admin, topic, key, value), f"the broker at {address} does not know {key}")
+
+
+def has_config(admin: Admin, topic: str, key: str, value: str) -> bool:
+    return admin.describe_topics([topic])[0].configs[key] == value
+
+
 def send(cluster: Cluster, topic: str, size: int, count: int = 1) -> None:
     """One batch for each record."""
     with Producer(cluster.bootstrap_servers) as producer:
@@ -59,6 +71,7 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
     assert (altered.returncode, altered.stdout) == (0, "Completed updating config for topic orders.\n"), altered.stderr
 
     until_size(cluster, "orders", 3_000, taken=False)
+    until_every_broker_has(cluster, "orders", "segment.bytes", "5000")
     send(cluster, "orders", 1_500, count=12)
     until_every_replica_has_several_segments(cluster, "orders")
 

@@ -18,7 +18,7 @@ from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, Me
 from tests.support.kafka.kafka_connection import Connection
 from tests.support.kafka.single_requests import end_offsets
 from tests.support.records import create_topic
-from tests.support.waiting import until, until_in_sync
+from tests.support.waiting import until, until_every_broker_knows, until_in_sync
 
 _NODES: Final = 3
 _TOPIC: Final = "led"
@@ -43,6 +43,7 @@ def test_metadata_that_is_asked_before_a_loss_is_noticed_names_no_dead_leader() 
     with Cluster(_NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
         create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=_NODES)
         for _ in range(_KILLS):
+            until_every_broker_knows(cluster.bootstrap_servers, _TOPIC)
             until_in_sync(admin, _TOPIC, _DEADLINE_S)
             dead = _leader(admin)
             asked = next(each for each in range(1, _NODES + 1) if each != dead)

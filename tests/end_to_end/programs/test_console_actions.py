@@ -15,7 +15,7 @@ from kraft.model.access import Operation
 from tests.support.acl_entries import entry
 from tests.support.console_browser import Answer, Browser, token_in
 from tests.support.console_cluster import ConsoleCluster, console_cluster, rights, sent
-from tests.support.waiting import until
+from tests.support.waiting import until, until_committed
 
 TOPIC: Final = "orders"
 SETTINGS: Final = {
@@ -103,7 +103,7 @@ def test_a_topic_is_made_with_a_preview_grown_purged_and_deleted(
     unsure = sent(browser, f"{here}/delete", confirm="other")
     assert (unsure.status, "nothing was deleted" in unsure.text) == (400, True)
     done(sent(browser, f"{here}/delete", confirm=topic), f"{base}/topics")
-    assert topic not in admin.list_topics()
+    until(lambda: topic not in admin.list_topics(), "each broker knows that the topic is deleted")
     assert "is marked for deletion" in browser.get(f"{base}/topics").text
 
 
@@ -156,14 +156,7 @@ def test_before_a_topic_is_deleted_the_page_shows_what_hangs_on_it(who: tuple[st
     name, browser = who
     topic = f"used-{name}"
     admin.create_topic(topic, 2, 1)
-
-    def commits() -> bool:
-        """Whether the group's coordinator knows the topic, and has the offset."""
-        return set(admin.alter_consumer_group_offsets(f"readers-{name}", {TopicPartition(topic, 0): 0}).values()) == {
-            None
-        }
-
-    until(commits, "the topic is known to the group's coordinator")
+    until_committed(admin, f"readers-{name}", {TopicPartition(topic, 0): 0})
     admin.create_acls([entry(topic, Operation.READ)])
     path = f"/clusters/{name}/topics/{topic}/delete"
     until(lambda: browser.get(path).status == 200, "the topic is known to each broker")

@@ -215,6 +215,7 @@ def test_a_record_is_written_found_by_a_filter_and_shown_live_as_text(shown: Sho
     assert SCRIPT in shown.text
     shown.assert_nothing_ran()
     shown.open(f"/clusters/prod/topics/{TOPIC}/tail")
+    shown.wait_for("Live: 0 records")
     own = shown.browser.current_window_handle
     shown.browser.switch_to.new_window("tab")
     shown.open(f"/clusters/prod/topics/{TOPIC}/produce")

@@ -14,7 +14,7 @@ from tests.support.command_line import run_kraft
 from tests.support.console_browser import Answer, Browser, console, token_in
 from tests.support.console_cluster import sent
 from tests.support.kafka.transactions.hanging import hang
-from tests.support.waiting import until
+from tests.support.waiting import until, until_committed
 
 TOPIC: Final = "orders"
 PLACES: Final = [TopicPartition(TOPIC, number) for number in range(2)]
@@ -71,7 +71,7 @@ def posted(browser: Browser, path: str, **fields: str) -> Answer:
 
 
 def commit(admin: Admin, group: str, offset: int) -> None:
-    assert set(admin.alter_consumer_group_offsets(group, dict.fromkeys(PLACES, offset)).values()) == {None}
+    until_committed(admin, group, dict.fromkeys(PLACES, offset))
 
 
 def offsets(admin: Admin, group: str) -> list[int]:

@@ -23,7 +23,7 @@ from kraft.testing import Cluster
 from kraft.wire.schema.api_versions import ApiVersionsRequest
 from tests.support.command_line import kraft, run_kraft, running
 from tests.support.kafka.single_requests import response
-from tests.support.waiting import until
+from tests.support.waiting import until, until_committed
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -116,7 +116,7 @@ def committed(admin: Admin, name: str) -> dict[int, int]:
 
 
 def test_a_group_is_described_reset_and_deleted(cluster: Cluster, admin: Admin, name: str) -> None:
-    admin.alter_consumer_group_offsets(name, {TopicPartition(name, 0): OffsetAndMetadata(4, "a note")})
+    until_committed(admin, name, {TopicPartition(name, 0): OffsetAndMetadata(4, "a note")})
     with reading(cluster, name):
         group = described(cluster, "describe", name)
         first, second = group["partitions"]
@@ -318,8 +318,8 @@ def test_lag_says_how_a_group_does(cluster: Cluster, metrics_port: int, admin: A
         return dict(found)
 
     def commit(*offsets: int) -> None:
-        admin.alter_consumer_group_offsets(
-            name, {each: OffsetAndMetadata(offset) for each, offset in zip(partitions, offsets, strict=True)}
+        until_committed(
+            admin, name, {each: OffsetAndMetadata(offset) for each, offset in zip(partitions, offsets, strict=True)}
         )
 
     commit(4, RECORDS)
