@@ -167,32 +167,47 @@ def _of_maker(
 def status(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = Output.TABLE) -> None:
     """Show how far each topic is mirrored.
 
-    With the guarantee, the number of workers, and lag in records and seconds.
+    With the guarantee, the number of workers, and lag in records and seconds. The exit code is 1 if clusters of a pair
+    do not answer, or refuse.
     """
     from msgspec import to_builtins
 
-    from kraft.mirror.status import statuses
+    from kraft.mirror.status import PairStatus, statuses
 
-    checked = read(config, clusters)
-    found = _run(statuses(checked), checked)
+    found = asyncio.run(statuses(read(config, clusters)))
+    known = [each for each in found if isinstance(each, PairStatus)]
     if output is Output.JSON:
         print_json(to_builtins(found))
-        return
+    else:
+        for pair in known:
+            _say_status(pair)
+        print_columns(_STATUS_TITLES, [row for each in known for row in _rows(each)])
     for each in found:
-        say(f"{each.pair}: {each.guarantee}, {_counted(each.workers)}, positions in {each.positions}")
-        if not each.has_positions and each.topics:
-            say(
-                f"{each.pair}: {each.positions} is not there, as before the first start, or it was deleted: the next "
-                "start is refused if workers have copied exactly once before; otherwise it copies all topics from "
-                "their beginning, unless it continues a mirror in the other direction"
-            )
-        if each.waiting:
-            say(f"{each.pair}: not at the target yet: {', '.join(each.waiting)}")
-        for topic, reason in each.refused.items():
-            say(f"{each.pair}: topic {topic} is not as at the source: {reason}")
-        if each.stopped:
-            say(f"{each.pair}: stopped, because the source lost what was mirrored: {', '.join(each.stopped)}")
-    print_columns(_STATUS_TITLES, [row for each in found for row in _rows(each)])
+        if not isinstance(each, PairStatus):
+            say(f"kraft: {each.pair}: not known how far it is: {each.problem}")
+    if len(known) < len(found):
+        raise typer.Exit(1)
+
+
+def _say_status(pair: PairStatus) -> None:
+    say(f"{pair.pair}: {pair.guarantee}, {_counted(pair.workers)}, positions in {pair.positions}")
+    if not pair.has_positions and pair.workers:
+        say(
+            f"{pair.pair}: {pair.positions} is not there, so nothing is copied: the target was emptied, or the topic "
+            "deleted, and the log of the workers says what to do, unless they are only starting"
+        )
+    elif not pair.has_positions and pair.topics:
+        say(
+            f"{pair.pair}: {pair.positions} is not there, as before the first start, or it was deleted: the next "
+            "start is refused if workers have copied exactly once before; otherwise it copies all topics from "
+            "their beginning, unless it continues a mirror in the other direction"
+        )
+    if pair.waiting:
+        say(f"{pair.pair}: not at the target yet: {', '.join(pair.waiting)}")
+    for topic, reason in pair.refused.items():
+        say(f"{pair.pair}: topic {topic} is not as at the source: {reason}")
+    if pair.stopped:
+        say(f"{pair.pair}: stopped, because the source lost what was mirrored: {', '.join(pair.stopped)}")
 
 
 @app.command()
@@ -205,12 +220,16 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
     """
     from msgspec import to_builtins
 
-    checked = read(config, clusters)
-    found = _run(_verified(checked), checked)
-    if output is Output.JSON:
-        print_json(to_builtins(found))
-    else:
-        print_columns(_VERIFY_TITLES, [_verdict_row(each) for each in found])
+    from kraft.mirror.verification import PartitionVerdict
+
+    checked, found = read(config, clusters), list[PartitionVerdict]()
+    try:
+        _run(_verify(checked, found), checked)
+    finally:
+        if output is Output.JSON:
+            print_json(to_builtins(found))
+        else:
+            print_columns(_VERIFY_TITLES, [_verdict_row(each) for each in found])
     if not found:
         say("kraft: nothing is mirrored yet: kraft mirror status shows what is waited for")
     elif not any(each.compared for each in found):
@@ -219,16 +238,16 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
         raise typer.Exit(1)
 
 
-async def _verified(config: MirrorConfig) -> list[PartitionVerdict]:
+async def _verify(config: MirrorConfig, found: list[PartitionVerdict]) -> None:
+    """Append the verdicts to those found. Raises KraftError if a cluster does not answer: others were found by then."""
     from kraft.mirror.verification import verdicts
 
-    progress, found, compared = ProgressLine("records compared"), [], 0
+    progress, compared = ProgressLine("records compared"), 0
     async for each in verdicts(config):
         found.append(each)
         compared += each.compared
         progress.show(compared)
     progress.clear()
-    return found
 
 
 def read(config: Path, clusters: str = "") -> MirrorConfig:

@@ -21,8 +21,20 @@ SESSION_MS: Final = 10_000
 """A worker that is gone without a word is replaced after this time."""
 
 
+COMMAND: Final = {"default.api.timeout.ms": "10000"}
+"""Defaults of a command, for whose answer somebody waits."""
+
+REFUSED_MS: Final = 1_000
+"""Longest time that a command tries when no listener is at any address."""
+
+
 def admin_of(cluster: ClusterConfig) -> Admin:
     return Admin(**_merged(cluster.admin))
+
+
+def command_admin_of(cluster: ClusterConfig) -> Admin:
+    """Return the admin client of a command, which does not wait as long as a worker does."""
+    return Admin(**_merged(COMMAND, cluster.admin), bootstrap_refused_timeout_ms=REFUSED_MS)
 
 
 def source_consumer(pair: PairConfig) -> Consumer:

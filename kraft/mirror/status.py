@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,6 +20,9 @@ from kraft.mirror.translation import PartitionState
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import LATEST_TIMESTAMP
+
+PAIRS_AT_ONCE: Final = 8
+"""Pairs whose clusters are asked at the same time."""
 
 
 class TopicStatus(Struct, frozen=True, kw_only=True):
@@ -55,6 +60,13 @@ class PairStatus(Struct, frozen=True, kw_only=True):
     """Partitions that are not mirrored, because the source ends before what was mirrored."""
 
 
+class UnknownStatus(Struct, frozen=True, kw_only=True):
+    """A pair whose status is not known, and why."""
+
+    pair: str
+    problem: str
+
+
 class PairView(Struct, frozen=True, kw_only=True):
     """What both clusters know of a pair."""
 
@@ -65,10 +77,19 @@ class PairView(Struct, frozen=True, kw_only=True):
     has_positions: bool
 
 
-async def statuses(config: MirrorConfig) -> list[PairStatus]:
-    """Return the status of each pair. Raises KraftError if a cluster does not answer."""
-    aliases = aliases_of(config)
-    return [await _status(config.name, each, aliases) for each in config.pairs]
+async def statuses(config: MirrorConfig) -> list[PairStatus | UnknownStatus]:
+    """Return the status of each pair. Those whose clusters do not answer, or refuse, keep no other from its status."""
+    aliases, free = aliases_of(config), asyncio.Semaphore(PAIRS_AT_ONCE)
+
+    async def status(pair: PairConfig) -> PairStatus | UnknownStatus:
+        async with free:
+            try:
+                return await _status(config.name, pair, aliases)
+            except KraftError as error:
+                addresses = clients.addresses_of(pair)
+                return UnknownStatus(pair=pair.name, problem=clients.with_alias(error, addresses))
+
+    return await asyncio.gather(*map(status, config.pairs))
 
 
 def aliases_of(config: MirrorConfig) -> frozenset[str]:
@@ -89,7 +110,7 @@ async def view_of(mirror: str, pair: PairConfig, aliases: frozenset[str], source
 
 
 async def _status(mirror: str, pair: PairConfig, aliases: frozenset[str]) -> PairStatus:
-    async with clients.admin_of(pair.source) as source, clients.admin_of(pair.target) as target:
+    async with clients.command_admin_of(pair.source) as source, clients.command_admin_of(pair.target) as target:
         view = await view_of(mirror, pair, aliases, source, target)
         positions = positions_topic(mirror, pair.source.alias, pair.target.alias)
         (group,) = (await target.describe_many_groups([positions])).values()

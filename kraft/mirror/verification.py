@@ -108,7 +108,7 @@ async def verdicts(config: MirrorConfig) -> AsyncIterator[PartitionVerdict]:
     """Yield the verdict of each partition that has a position. Raises KraftError if a cluster does not answer."""
     aliases = aliases_of(config)
     for pair in config.pairs:
-        async with clients.admin_of(pair.source) as source, clients.admin_of(pair.target) as target:
+        async with clients.command_admin_of(pair.source) as source, clients.command_admin_of(pair.target) as target:
             view = await view_of(config.name, pair, aliases, source, target)
             here_policies = await _policies(source, [each.topic for each in view.topics.values()])
             there_policies = await _policies(target, [each.target for each in view.topics.values()])

@@ -329,6 +329,11 @@ def test_prefixed_topics_of_several_sources_go_both_ways_and_never_around(
                 until(partial(has_values, servers, topic, 100, **settings), f"the records are in {topic}")
     with Admin(here) as admin:
         assert not [each for each in admin.list_topics() if each.startswith(("A.", "B.A.", "B.C."))]
+    away = {**clusters, "D.bootstrap.servers": "localhost:1"}
+    partly = mirror_file(tmp_path / "partly", away, {"A->D": {"topics": "events"}, "A->B": both["A->B"]}, name="around")
+    done = run("mirror", "status", "-c", partly)
+    assert (done.returncode, "A.events" in done.stdout) == (1, True), done
+    assert "A->D: not known how far it is: cluster D: no broker answered within 1 s" in done.stderr
 
 
 def test_a_file_that_cannot_be_used_is_told_line_by_line(tmp_path: Path) -> None:
