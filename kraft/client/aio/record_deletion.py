@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from kraft.client.cluster.any_broker import timed_out
 from kraft.client.cluster.attempts import Attempts
 from kraft.client.cluster.connections import Connections
-from kraft.client.cluster.metadata_cache import MetadataCache
+from kraft.client.cluster.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.cluster.offset_lookup import no_such_partition, sort_out
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
@@ -52,11 +52,13 @@ class RecordDeletion:
         """Delete the records and return the low watermark of each partition, or its error: a Refusal that names it, or
         NoBrokerReachable with its leader's address. Raises Unreachable, or a Refusal, if no broker answers for any.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        began_ms = self._clock.monotonic_ms()
+        deadline_ms = began_ms + timeout_ms
         ended = await self._missing(before_offsets, timeout_ms)
         attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while left := {each: offset for each, offset in before_offsets.items() if each not in ended}:
-            passing = await self._ask_leaders(left, ended, deadline_ms)
+            may_come = self._clock.monotonic_ms() < began_ms + MISSING_TOPIC_GRACE_MS
+            passing = await self._ask_leaders(left, ended, deadline_ms, may_come=may_come)
             if not passing:
                 break
             if not attempts.may_follow(next(iter(passing.values()))):
@@ -74,7 +76,7 @@ class RecordDeletion:
         for partition in partitions:
             count = self._metadata.partition_count(partition.topic)
             if (refusal := refused.get(partition.topic)) is not None:
-                missing[partition] = Refusal(refusal.error_code, f"{partition}: {refusal.message}")
+                missing[partition] = _of(partition, refusal)
             elif count is not None and not 0 <= partition.partition < count:
                 missing[partition] = no_such_partition(partition, count)
         return missing
@@ -84,16 +86,24 @@ class RecordDeletion:
         left: Mapping[TopicPartition, int],
         ended: dict[TopicPartition, Outcome],
         deadline_ms: int,
+        *,
+        may_come: bool,
     ) -> dict[TopicPartition, Refusal | Unreachable]:
-        """Ask every leader once; add to `ended`, and return the errors of those to retry."""
+        """Ask every leader once; add to `ended`, and return the errors of those to retry.
+
+        A topic that was deleted since it was looked up is among the latter if it `may_come` again.
+        """
         passing: dict[TopicPartition, Refusal | Unreachable] = {}
         by_leader: dict[str, dict[TopicPartition, int]] = {}
         for partition, offset in left.items():
             leader = self._metadata.leader(partition)
-            if leader is None:
+            if leader is not None:
+                by_leader.setdefault(leader.address, {})[partition] = offset
+            elif (refusal := self._metadata.refusal_of(partition.topic)) is None:
                 passing[partition] = self._metadata.no_leader(partition)
-                continue
-            by_leader.setdefault(leader.address, {})[partition] = offset
+            else:
+                is_gone = refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                (ended if is_gone and not may_come else passing)[partition] = _of(partition, refusal)
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
@@ -129,6 +139,10 @@ def _topics(before_offsets: Mapping[TopicPartition, int]) -> tuple[DeleteRecords
         wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
         topics.setdefault(partition.topic, []).append(wanted)
     return tuple(DeleteRecordsTopic(name=topic, partitions=tuple(wanted)) for topic, wanted in topics.items())
+
+
+def _of(partition: TopicPartition, refusal: Refusal) -> Refusal:
+    return Refusal(refusal.error_code, f"{partition}: {refusal.message}")
 
 
 def _named(partition: TopicPartition, message: str) -> str:

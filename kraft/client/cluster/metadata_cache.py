@@ -130,11 +130,12 @@ class MetadataCache:
     ) -> dict[str, Refusal]:
         """Look up those of the topics that are not cached, all in one request; wait a while for those that are missing.
 
-        Return the errors of those that are not cached then. `on_answer` is called when some may be cached. Raises
-        Unreachable, or a Refusal of the whole request.
+        At most for half of the time: the rest is for what the caller asks about the others. Return the errors of those
+        that are not cached then. `on_answer` is called when some may be cached. Raises Unreachable, or a Refusal of the
+        whole request.
         """
         now_ms = self._clock.monotonic_ms()
-        attempts = Attempts(self._backoff, self._clock, now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS))
+        attempts = Attempts(self._backoff, self._clock, now_ms + min(timeout_ms // 2, MISSING_TOPIC_GRACE_MS))
         wanted = {checked_topic(name) for name in names}
         sought = wanted - self._topics.keys()
         while sought:

@@ -33,6 +33,10 @@ def deleted_records(cluster: FakeCluster, broker_id: int, request: DeleteRecords
 def _deleted(
     cluster: FakeCluster, broker_id: int, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
+    if topic not in cluster.topics:
+        return DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
     partition = cluster.partition(topic, asked.partition_index)
     code = ErrorCode.NONE
     wanted = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset

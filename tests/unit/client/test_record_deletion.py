@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -96,6 +97,25 @@ async def test_each_partition_that_cannot_be_done_is_named_and_the_others_are_do
         "UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 1, not 2",
         "OFFSET_OUT_OF_RANGE: orders-1: the offset is above the high watermark",
     ]
+
+
+async def test_a_topic_that_was_deleted_since_it_was_looked_up_is_not_waited_for() -> None:
+    cluster = orders(10)
+    async with admin_of(cluster) as admin:
+        await admin.delete_records({ORDERS_0: 1})
+        del cluster.topics["orders"]
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(Refusal, match="UNKNOWN_TOPIC_OR_PARTITION: orders-0: topic 'orders' does not exist"):
+            await admin.delete_records({ORDERS_0: 2})
+        assert asyncio.get_running_loop().time() - started_s < 7
+
+
+async def test_a_missing_topic_leaves_the_others_time_for_a_second_attempt() -> None:
+    cluster = orders(10)
+    cluster.brokers[1].refusals["delete_records"] = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader moved")
+    async with admin_of(cluster) as admin:
+        found = await admin.delete_records_of_many({TopicPartition("ordres", 0): 0, ORDERS_0: 4}, timeout_ms=1_900)
+    assert found[ORDERS_0] == 4
 
 
 async def test_a_topic_that_the_refusal_names_is_not_named_again() -> None:
