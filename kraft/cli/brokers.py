@@ -132,6 +132,7 @@ def log_directories(
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         found = admin.describe_log_directories()
+        known = broker_ids or [each.broker_id for each in admin.describe_brokers()]
     if missing := sorted(set(broker_ids or ()) - found.keys()):
         fail(f"broker {missing[0]} is not in service")
     chosen = {each: found[each] for each in broker_ids or found}
@@ -139,6 +140,8 @@ def log_directories(
         print_json(as_json(chosen))
     else:
         print_directories(chosen)
+    if left_out := sorted(set(known) - found.keys()):
+        say(f"kraft: left out, because not in service: {joined(left_out)}")
 
 
 @app.command("fence")
@@ -180,7 +183,11 @@ def unfence(admin: Admin, broker_id: int, output: Output) -> None:
 @app.command("unregister")
 @_with_admin
 def unregister(admin: Admin, broker_id: int, output: Output) -> None:
-    """Remove a broker that is gone for good. It must be stopped and hold no replica."""
+    """Remove a broker that is gone for good.
+
+    It must be stopped and hold no replica: 'kraft brokers decommission' moves its replicas to the others, also while
+    it is down.
+    """
     admin.unregister_broker(broker_id)
     if output is Output.JSON:
         print_json({"broker_id": broker_id, "unregistered": True, "leaderless": []})

@@ -84,6 +84,7 @@ class Delivery:
         """Return what the engine refuses."""
         found: list[Refused] = []
         failures = 0
+        away_s: float | None = None
         while documents:
             began_s = perf_counter()
             try:
@@ -97,12 +98,16 @@ class Delivery:
             except EngineAway as error:
                 self._counts.request_failed()
                 failures += 1
+                away_s = began_s if away_s is None else away_s
                 remedy = f": {_RESTART}" if isinstance(error, LoginRefused) else ""
                 self._pause(failures, f"{error}{remedy}", len(documents), error.retry_after_s)
                 if isinstance(error, Overloaded) and failures >= _OVERLOADED_MAX and len(documents) > 1:
                     return [*found, *self._index_halves(documents, engine)]
                 continue
             self._counts.request_done(perf_counter() - began_s, sent_bytes)
+            if away_s is not None:
+                log.info("search engine answers again", after_s=round(began_s - away_s, 1), documents=len(documents))
+                away_s = None
             verdicts = [verdict(each) for each in items]
             self._counts.judged(verdicts)
             sent = list(zip(documents, items, verdicts, strict=True))

@@ -75,6 +75,18 @@ def test_brokers_are_listed_with_their_state(kraft: Shell, cluster: FakeCluster)
     ]
 
 
+def test_log_directories_of_a_broker_that_is_not_in_service_are_said_to_be_left_out(
+    kraft: Shell, cluster: FakeCluster
+) -> None:
+    kraft.succeed("brokers", "log-dirs")
+    assert kraft.err == ""
+    cluster.brokers[2].is_up = False
+    shown = kraft.succeed("brokers", "log-dirs")
+    assert {line.split()[0] for line in shown.splitlines()} == {"BrokerId", "1", "3"}
+    assert kraft.err == "kraft: left out, because not in service: 2\n"
+    assert kraft.fail("brokers", "log-dirs", "2") == "kraft: broker 2 is not in service\n"
+
+
 def test_one_broker_is_described(kraft: Shell) -> None:
     lines = dict(line.split(":", 1) for line in kraft.succeed("brokers", "describe", "1").splitlines())
     assert lines["State"].strip() == "in-service"

@@ -75,8 +75,14 @@ def test_only_what_was_put_off_is_sent_again() -> None:
 
 def test_all_is_sent_again_while_the_engine_is_away() -> None:
     engine = FakeEngine(EngineAway("connection refused"), EngineAway("status 503"))
-    settled(engine, FakeProducer())
+    with structlog.testing.capture_logs() as logged:
+        settled(engine, FakeProducer())
     assert engine.asked == [[0, 1, 2]] * 3
+    assert [(each["event"], each["documents"]) for each in logged] == [
+        ("delivery will be retried", 3),
+        ("delivery will be retried", 3),
+        ("search engine answers again", 3),
+    ]
 
 
 def test_what_is_refused_is_a_dead_letter_with_its_place_its_headers_and_the_reason() -> None:
@@ -183,7 +189,7 @@ def test_a_sink_that_ends_gives_up() -> None:
 def test_a_login_that_is_not_taken_any_more_is_told_with_the_remedy() -> None:
     with structlog.testing.capture_logs() as logged:
         settled(FakeEngine(LoginRefused("engine:9200: status 401")), FakeProducer())
-    (line,) = logged
+    line, _ = logged
     assert line["reason"].startswith("engine:9200: status 401: if the login has changed, correct it in the file")
 
 
