@@ -73,6 +73,20 @@ async def test_logs_are_preloaded_before_any_metadata_and_serve_no_requests(tmp_
     assert open_files(tmp_path) == set()
 
 
+async def test_a_torn_end_is_cut_off_after_an_unclean_stop(tmp_path: Path) -> None:
+    image = await lived(tmp_path, partitions=1)
+    with (tmp_path / "orders-0" / f"{0:020}.log").open("ab") as file:
+        file.write(b"torn")
+    host = Host(Broker(tmp_path)).start()
+    with capture_logs() as events:
+        await host.publisher.log_preloading.open(image)
+    (logged,) = [event for event in events if event["event"] == OPEN]
+    assert (logged["opened"], logged["corrupt"]) == (1, 0)
+    await host.act_on(image)
+    assert values_in(host.partition(0)) == ["r0"]
+    await host.publisher.close()
+
+
 async def test_the_configs_of_the_live_metadata_count(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()

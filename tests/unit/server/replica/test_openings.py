@@ -141,10 +141,13 @@ async def test_a_new_replica_takes_no_role_before_it_is_in_the_checkpoint(host: 
     await closed(host)
 
 
+@pytest.mark.parametrize("partitions", [2, LOGS_AWAITED_MAX + 1])
 async def test_a_topic_that_is_deleted_before_its_logs_are_opened_leaves_nothing(
-    host: Host, disk: HeldExecutor
+    host: Host, disk: HeldExecutor, partitions: int
 ) -> None:
-    await create(host, disk, 2)
+    """The time of the piece is over when it is deleted, or has just begun: those of a large topic are not awaited."""
+    await create(host, disk, partitions)
+    await settle()
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
     await disk.work()
     assert len(host.broker.partitions) == 0
