@@ -98,18 +98,22 @@ class _DiagnosedCommand(PlainCommand):
 
                 for line in told_beside(error, bootstrap_server):
                     error.add_note(line)
-            for line in (*_where_to_set(error), *_how_to_allow(error, ctx)):
+            for line in (*_where_to_set(error, ctx), *_how_to_allow(error, ctx)):
                 error.add_note(line)
             raise
 
 
-def _where_to_set(error: KraftError) -> Iterator[str]:
+def _where_to_set(error: KraftError, ctx: Any) -> Iterator[str]:
     """Yield where the settings go that the error names, unless the command has some."""
     from kraft.cli.command_security import OPTION
     from kraft.client.model.errors import AuthenticationFailed
 
     if isinstance(error, AuthenticationFailed) and error.lacks_settings:
-        yield f"Settings of security, such as security.protocol, go into a file: give it as {OPTION} FILE"
+        settings = "Settings of security, such as security.protocol, go into"
+        if "bootstrap_server" in ctx.params:
+            yield f"{settings} a file: give it as {OPTION} FILE"
+        elif file := ctx.params.get("config"):
+            yield f"{settings} {file}"
 
 
 def _how_to_allow(error: KraftError, ctx: Any) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from kraft.mirror.config import MirrorConfig
     from kraft.mirror.status import PairStatus
     from kraft.mirror.verification import PartitionVerdict
-
-Result = TypeVar("Result")
 
 app = typer.Typer(help="Copy topics from cluster to cluster, and show how far it is.", no_args_is_help=True)
 
@@ -130,7 +129,8 @@ def start(
     logging_setup.configure(LoggingSettings())
     for each in checked.notes:
         say(f"{source}: {each}")
-    mirror_worker.run(checked, worker)
+    with _cluster_named(checked):
+        mirror_worker.run(checked, worker)
 
 
 def _of_maker(
@@ -224,7 +224,8 @@ def verify(config: ConfigFile, clusters: Clusters = "", output: OutputFormat = O
 
     checked, found = read(config, clusters), list[PartitionVerdict]()
     try:
-        _run(_verify(checked, found), checked)
+        with _cluster_named(checked):
+            asyncio.run(_verify(checked, found))
     finally:
         if output is Output.JSON:
             print_json(to_builtins(found))
@@ -276,14 +277,16 @@ def _checked(settings: Mapping[str, str], source: str) -> MirrorConfig:
         raise typer.Exit(1) from None
 
 
-def _run(work: Coroutine[Any, Any, Result], config: MirrorConfig) -> Result:
+@contextmanager
+def _cluster_named(config: MirrorConfig) -> Iterator[None]:
+    """Note beside an error which cluster's address it names."""
     from kraft.mirror.clients import addresses_of, alias_in
 
     try:
-        return asyncio.run(work)
+        yield
     except KraftError as error:
         if (alias := alias_in(str(error), addresses_of(*config.pairs))) is not None:
-            error.add_note(f"That is cluster {alias}")
+            error.add_note(f"That is cluster {alias}, whose keys begin with {alias}.")
         raise
 
 

@@ -208,7 +208,9 @@ def problem_of(error: KraftError, forbidden: str = "you may not see this") -> Pa
     code = ErrorCode(error.error_code).name
     if code.endswith("_AUTHORIZATION_FAILED"):
         text = f"{forbidden}: {text}; {_REMEDY_OF_ACCESS}"
-    elif isinstance(error, AuthenticationFailed):
+    elif isinstance(error, AuthenticationFailed) and error.lacks_settings:
+        text = f"{text}; such keys stand in the console's file as cluster.NAME.security.protocol and so on"
+    elif isinstance(error, AuthenticationFailed) and error.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED:
         text = f"{text}; log out, and log in again"
     return Panel(problem=text, code=code)
 

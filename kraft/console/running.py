@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import ssl
@@ -73,4 +74,5 @@ def _listen(config: ConsoleConfig) -> socket.socket:
     except OSError as error:
         # Python adds the address, which is said already.
         reason = (error.strerror or str(error)).partition(" (while")[0]
-        raise CannotListen(f"listeners: the console cannot listen at {config.origin}: {reason}") from None
+        remedy = ": set listeners to another port, or end what listens there" if error.errno == errno.EADDRINUSE else ""
+        raise CannotListen(f"listeners: the console cannot listen at {config.origin}: {reason}{remedy}") from None

@@ -26,7 +26,7 @@ _OF_LOGINS: Final = frozenset(
 
 _OTHER_PROTOCOL: Final = {
     WireProtocol.GRPC: "it does not speak Kraft's gRPC client protocol: use the address of a GRPC listener (default "
-    "port 9094), with its security.protocol",
+    "port 9094), with its security.protocol, or set wire.protocol=kafka for a listener of Kafka's protocol",
     WireProtocol.KAFKA: "it does not speak Kafka's protocol: use the address of a listener for Kafka's clients "
     "(default port 9092), with its security.protocol, or leave out wire.protocol=kafka",
 }

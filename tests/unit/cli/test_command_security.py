@@ -24,6 +24,47 @@ def test_a_command_that_lacks_settings_of_security_says_where_they_go(
     assert more == ([where] if lacks_settings else [])
 
 
+@pytest.mark.usefixtures("own_logging")
+@pytest.mark.parametrize(
+    ("command", "runs", "content", "more"),
+    [
+        (
+            ["sink"],
+            "kraft.sink.running.run",
+            "bootstrap.servers=b:1\ntopics=a\ngroup.id=g\nconnection.url=http://e\nindex=i\nerrors.deadletterqueue.topic.name=d",
+            [],
+        ),
+        (
+            ["mirror", "start"],
+            "kraft.mirror.worker.run",
+            "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n",
+            ["kraft: That is cluster B, whose keys begin with B."],
+        ),
+    ],
+)
+def test_a_command_with_a_file_of_its_own_says_that_they_go_there(
+    kraft: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    runs: str,
+    content: str,
+    more: list[str],
+) -> None:
+    def refused(*_: object) -> None:
+        raise AuthenticationFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "b:1: it has TLS", lacks_settings=True)
+
+    monkeypatch.setattr(runs, refused)
+    file = tmp_path / "file.properties"
+    file.write_text(content)
+    assert kraft.run(*command, "-c", str(file)) == 1
+    assert kraft.err.splitlines() == [
+        "kraft: b:1: it has TLS",
+        *more,
+        f"kraft: Settings of security, such as security.protocol, go into {file}",
+    ]
+
+
 PLAIN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=anna\n"
 
 

@@ -47,9 +47,11 @@ def test_a_port_that_is_taken_is_one_line(kraft: Shell, file: Path) -> None:
             f"listeners=HTTP://127.0.0.1:{port}\nclusters=dev\ncluster.dev.bootstrap.servers=localhost:9094\n"
         )
         assert kraft.run("console", "-c", str(file)) == 1
-    assert kraft.err.splitlines() == [
-        f"kraft: listeners: the console cannot listen at http://127.0.0.1:{port}: Address already in use"
-    ]
+    (line,) = kraft.err.splitlines()
+    assert line == (
+        f"kraft: listeners: the console cannot listen at http://127.0.0.1:{port}: Address already in use: "
+        "set listeners to another port, or end what listens there"
+    )
 
 
 def test_a_file_that_is_not_there_is_one_line(kraft: Shell, file: Path) -> None:

@@ -173,12 +173,24 @@ def test_a_panel_whose_broker_hangs_says_so_and_the_others_are_shown(monkeypatch
         (Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "no group a"), 404, "no group a"),
         (Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "none"), 502, "none"),
         (KraftError("nobody answers"), 504, "nobody answers"),
+        (AuthenticationFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, "wrong"), 502, "wrong; log out, and log in again"),
+        (
+            AuthenticationFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "it has TLS", lacks_settings=True),
+            502,
+            "it has TLS; such keys stand in the console's file as cluster.NAME.",
+        ),
     ],
 )
 def test_an_error_of_the_cluster_is_a_sentence_and_a_status(error: KraftError, status: int, text: str) -> None:
     panel: Panel[Any] = problem_of(error)
     assert panel.status == status
     assert text in panel.problem
+
+
+def test_a_listener_of_another_protocol_is_not_mended_by_a_login() -> None:
+    misfit = AuthenticationFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "it does not speak gRPC")
+    panel: Panel[Any] = problem_of(misfit)
+    assert panel.problem.endswith("it does not speak gRPC")
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
