@@ -30,7 +30,7 @@ from kraft.mirror.patterns import plain_list
 from kraft.mirror.several import Room, in_order
 from kraft.mirror.status import aliases_of, view_of
 from kraft.mirror.translation import PartitionState, Run
-from kraft.model.errors import KraftError
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 
 COMPACT: Final = "compact"
@@ -40,6 +40,9 @@ _NONE: Final[frozenset[str]] = frozenset()
 PARTITIONS_AT_ONCE: Final = 8
 RECORDS_AT_ONCE_MAX: Final = 1_000_000
 """Of both ends; a partition with more is read alone."""
+
+READS_MAX: Final = 5
+"""Attempts to read a partition of which an end deletes records meanwhile."""
 
 
 class PartitionVerdict(Struct, frozen=True, kw_only=True):
@@ -155,6 +158,19 @@ async def _policies(admin: Admin, topics: list[str]) -> dict[str, frozenset[str]
 
 
 async def _compared(pair: PairConfig, here: Consumer, there: Consumer, place: Place, room: Room) -> PartitionVerdict:
+    for _ in range(READS_MAX - 1):
+        try:
+            return await _compared_now(pair, here, there, place, room)
+        except Refusal as refusal:
+            # An end deleted records after its beginning was looked up: while this waited for room, or read.
+            if refusal.error_code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+    return await _compared_now(pair, here, there, place, room)
+
+
+async def _compared_now(
+    pair: PairConfig, here: Consumer, there: Consumer, place: Place, room: Room
+) -> PartitionVerdict:
     state, source, target = place.state, place.source, place.target
     is_compacted = COMPACT in place.policies
     began = state.runs[0] if state.runs else Run(0, 0, 0)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from kraft.client import TopicPartition
+from kraft.client.model.values import PartitionColumns
+from kraft.log.format.record_batch import TimestampType
+from kraft.log.format.record_codec import RecordColumns
 from kraft.mirror import verification
 from kraft.mirror.config import mirror_config
 from kraft.mirror.several import Room, in_order
-from kraft.mirror.translation import PartitionState
+from kraft.mirror.translation import PartitionState, Run
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 
 Item = TypeVar("Item")
+
+SETTINGS: Final = {
+    "clusters": "A, B",
+    "A.bootstrap.servers": "a:1",
+    "B.bootstrap.servers": "b:1",
+    "A->B.enabled": "true",
+}
+(PAIR,) = mirror_config(SETTINGS).pairs
 
 
 class Work:
@@ -98,6 +109,28 @@ class Away:
         return {partition: 5}
 
 
+class Deleting:
+    """A consumer of partitions that lose a record each time that they are to be read, so many times."""
+
+    def __init__(self, deletions: int) -> None:
+        self.deletions, self._start = deletions, 0
+
+    async def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self._start)
+
+    async def read_columns(
+        self, partition: TopicPartition, start: int, end: int
+    ) -> AsyncGenerator[PartitionColumns, None]:
+        if self.deletions:
+            self.deletions, self._start = self.deletions - 1, self._start + 1
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} does not hold offset {start}")
+        offsets = list(range(start, end))
+        columns = RecordColumns(offsets, offsets, [None] * len(offsets), [b"v"] * len(offsets), [()] * len(offsets))
+        yield PartitionColumns(
+            partition=partition, timestamp_type=TimestampType.CREATE_TIME, columns=columns, next_offset=end
+        )
+
+
 def places() -> Iterator[verification.Place]:
     for number in range(3):
         state = PartitionState(topic="orders", partition=number, next_offset=5)
@@ -106,10 +139,20 @@ def places() -> Iterator[verification.Place]:
 
 
 async def test_a_partition_that_cannot_be_read_is_named() -> None:
-    settings = {"clusters": "A, B", "A.bootstrap.servers": "a:1", "B.bootstrap.servers": "b:1", "A->B.enabled": "true"}
-    (pair,) = mirror_config(settings).pairs
-    compared = verification.verdicts_of(pair, Away(), Away(), places())  # type: ignore[arg-type]  # They are fakes.
+    compared = verification.verdicts_of(PAIR, Away(), Away(), places())  # type: ignore[arg-type]  # They are fakes.
     found, error = await until_error(compared)
     assert [each.source for each in found] == ["orders-0"]
     assert "orders-1 has no leader" in str(error)
     assert error.__notes__ == ["A->B: orders-1 could not be compared with A.orders-1"]
+
+
+async def test_records_that_an_end_deletes_before_they_are_read_are_left_out() -> None:
+    state = PartitionState(topic="orders", partition=0, next_offset=9, target_end=9, runs=(Run(0, 0, 9),))
+    place = verification.Place(state=state, target=TopicPartition("A.orders", 0), policies=frozenset())
+    for here, there in ((2, 0), (0, 3), (4, 0)):
+        ends: tuple[Any, Any] = (Deleting(here), Deleting(there))
+        (verdict,) = [each async for each in verification.verdicts_of(PAIR, *ends, [place])]
+        assert (verdict.compared, verdict.missing, verdict.twice) == (9 - max(here, there), 0, 0)
+    endless: tuple[Any, Any] = (Deleting(99), Deleting(0))
+    _, error = await until_error(verification.verdicts_of(PAIR, *endless, [place]))
+    assert str(error).startswith("OFFSET_OUT_OF_RANGE: orders-0"), "it never ends otherwise"
