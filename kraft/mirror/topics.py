@@ -124,7 +124,17 @@ class PairTopics:
                 refused[target] = str(refusal)
             if tried >= _TRIED_MAX:
                 break
-        return refused
+        return await self._still_so(refused, there) if refused else {}
+
+    async def _still_so(self, refused: Mapping[str, str], there: Mapping[str, MetadataResponseTopic]) -> dict[str, str]:
+        """Return those that are chosen and at the target as before: a worker may have created others meanwhile."""
+        _, wanted = await self._at_source()
+        chosen, now = set(wanted.values()), await self._target.find_topics()
+        return {
+            target: reason
+            for target, reason in refused.items()
+            if target in chosen and _count_of(now.get(target)) == _count_of(there.get(target))
+        }
 
     async def _try_one(
         self,
@@ -255,6 +265,10 @@ def places_of(mirrored: Mapping[str, Mirrored]) -> dict[TopicPartition, TopicPar
         for each in mirrored.values()
         for number in range(each.partitions)
     }
+
+
+def _count_of(topic: MetadataResponseTopic | None) -> int:
+    return 0 if topic is None else len(topic.partitions)
 
 
 async def configs_of(admin: Admin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, Refusal]]:

@@ -101,6 +101,18 @@ async def test_what_the_target_refuses_is_found_out_without_a_worker_and_without
     assert target.topics == there
 
 
+async def test_what_a_worker_does_meanwhile_is_not_refused() -> None:
+    class Overtaken(FakeCluster):
+        async def create_topics(self, new: list[NewTopic], *, validate_only: bool = False) -> None:
+            self.topics |= {each.topic: {} for each in new if each.topic == "created"}
+            source.topics.pop("deleted", None)
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, new[0].topic)
+
+    source, target = FakeCluster({"created": {}, "deleted": {}, "hidden": {}}), Overtaken({})
+    topics = PairTopics(mirror_config(SETTINGS).pairs[0], cast(Admin, source), cast(Admin, target), frozenset("AB"))
+    assert await topics.refusals() == {"hidden": "TOPIC_ALREADY_EXISTS: hidden"}, "the user may not describe it"
+
+
 async def test_a_topic_that_is_created_again_at_the_target_is_another_one_and_its_states_count_no_more() -> None:
     pair = mirror_config(SETTINGS).pairs[0]
     source, target = FakeCluster({"t": {}}), FakeCluster({"t": {}})
