@@ -137,7 +137,7 @@ def _of_controllers(facts: ClusterFacts) -> Iterator[Finding]:
         if voter.unreachable and facts.fenced.get(voter.node_id, _UNASKED) is None:
             remedy = "it runs, for its broker answers here: mend the network between the controllers"
         elif voter.unreachable:
-            remedy = "start it, or mend the network between the controllers"
+            remedy = f"start it, or mend the network between the controllers; {_gone(voter.node_id, facts)}"
         yield Finding(severity=Severity.WARNING, subject="controller", what=warning, remedy=remedy)
     leader = next((each for each in quorum.voters if each.node_id == quorum.leader_id), None)
     for voter in quorum.voters if leader is not None else ():
@@ -191,7 +191,7 @@ def _silent(broker: BrokerDescription, error: KraftError, facts: ClusterFacts) -
 
 def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
     """Return the finding of a broker without heartbeats: whether it runs tells what can be done."""
-    gone = "if it is gone for good, see 'kraft brokers unregister --help'"
+    gone = _gone(broker.broker_id, facts)
     if broker.broker_id not in facts.fenced:
         return _broker(broker, "is not in service: the controller receives no heartbeats of it", f"start it; {gone}")
     outcome = facts.fenced[broker.broker_id]
@@ -205,6 +205,13 @@ def _fenced(broker: BrokerDescription, facts: ClusterFacts) -> Finding:
     if _SAYS_NOTHING in what:
         return _broker(broker, what, "its process is there and does not work: resume it if it is paused, or restart it")
     return _broker(broker, what, f"start it, or see its log if it runs; {gone}")
+
+
+def _gone(node_id: int, facts: ClusterFacts) -> str:
+    """Return what to do about a node that will not come back. Another id cannot take the place of a controller."""
+    if any(each.node_id == node_id for each in facts.quorum.voters):
+        return f"if it is gone for good, 'kraft storage format' another node with node.id={node_id}, and start it"
+    return "if it is gone for good, see 'kraft brokers unregister --help'"
 
 
 def _is_misfit(error: KraftError) -> bool:

@@ -146,7 +146,18 @@ def test_a_controller_whose_broker_answers_is_not_to_be_started() -> None:
         findings(facts(quorum=quorum, brokers=brokers, fenced={2: outcome}))[0] for outcome in (None, KraftError("no"))
     )
     assert answers.remedy == "it runs, for its broker answers here: mend the network between the controllers"
-    assert silent.remedy == "start it, or mend the network between the controllers"
+    assert silent.remedy == (
+        "start it, or mend the network between the controllers; if it is gone for good, 'kraft storage format' another "
+        "node with node.id=2, and start it"
+    )
+
+
+@pytest.mark.parametrize(("node_id", "words"), [(2, "another node with node.id=2"), (4, "kraft brokers unregister")])
+def test_a_controller_that_is_gone_for_good_keeps_its_id_and_a_broker_does_not(node_id: int, words: str) -> None:
+    brokers = [broker(1), broker(3), broker(node_id, fenced=True)]
+    quorum = QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)])
+    (finding,) = findings(facts(quorum=quorum, brokers=brokers, fenced={node_id: KraftError("refused")}))
+    assert words in finding.remedy
 
 
 def test_a_slow_disk_is_named_with_the_time_that_a_sync_takes() -> None:
