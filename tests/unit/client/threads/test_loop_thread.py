@@ -92,3 +92,22 @@ def test_one_that_is_cancelled_on_the_loop_is_cancelled_for_its_caller() -> None
 def test_arguments_that_do_not_fit_are_an_error_of_the_call() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'times'"):
         Counter(Counting()).call(times=2)  # type: ignore[call-arg]  # It is wrong on purpose.
+
+
+def test_one_that_ends_all_the_same_after_it_was_cancelled_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def end_all_the_same() -> int:
+        begun.set()
+        try:
+            await shared_loop().loop.create_future()
+        except asyncio.CancelledError:
+            # What is called at its end comes before this.
+            shared_loop().loop.call_soon(shared_loop().loop.call_soon, ended.set)
+        return 1
+
+    running = shared_loop().start(end_all_the_same)
+    assert begun.wait(60)
+    assert running.cancel()
+    assert ended.wait(60)
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
