@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
@@ -79,7 +81,8 @@ class Dump:
             LOG_CHECKPOINT_NAME: self._checkpoint,
         }
         if kind not in kinds:
-            self._fault(path, None, "this kind of file cannot be printed")
+            unknown = f"this kind of file cannot be printed: name one of a partition, such as {0:020}{LOG_SUFFIX}"
+            self._fault(path, None, unknown if self._disk.exists(path) else os.strerror(errno.ENOENT))
             return
         base_offset = _base_offset(name)
         if kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and base_offset is None:
