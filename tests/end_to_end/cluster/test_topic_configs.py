@@ -49,7 +49,7 @@ def until_every_broker_has(cluster: Cluster, topic: str, key: str, value: str) -
 
 
 def has_config(admin: Admin, topic: str, key: str, value: str) -> bool:
-    return admin.describe_topics([topic])[0].configs[key] == value
+    return admin.describe_topics([topic])[0].configs.get(key) == value
 
 
 def send(cluster: Cluster, topic: str, size: int, count: int = 1) -> None:

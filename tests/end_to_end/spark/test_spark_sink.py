@@ -22,9 +22,9 @@ from tests.support.spark.faulty_sink import BATCH_RECORDS, FaultySource, copy
 from tests.support.waiting import until
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-TIMEOUT_S = 120
+TIMEOUT_S = 200
 PARTITIONS = 3
 RECORDS = 5 * BATCH_RECORDS
 UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
