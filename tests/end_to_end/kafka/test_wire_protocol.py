@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from kraft.client import Admin, Consumer, InvalidSetting, NewTopic, Producer, Refusal, TopicPartition
+from kraft.client import Admin, Consumer, InvalidSetting, KraftError, NewTopic, Producer, Refusal, TopicPartition
 from kraft.console.routes import PAGES
 from kraft.model.errors import ErrorCode
+from kraft.model.list_offsets import LATEST_TIMESTAMP
 from kraft.testing import Cluster
 from tests.support.console_addresses import address_of
 from tests.support.console_api import assert_fits
@@ -63,6 +64,9 @@ def admin(brokers: str) -> Iterator[Admin]:
 def created(admin: Admin, topic: str, partitions: int = 1) -> str:
     admin.create_topic(topic, partitions, 1)
     until(lambda: topic in admin.list_topics(), f"topic {topic} is listed")
+    # A leader that is not ready yet would refuse, and a producer with acks=0 hears of no refusal.
+    ends = admin.list_offsets({TopicPartition(topic, number): LATEST_TIMESTAMP for number in range(partitions)})
+    assert [each.offset for each in ends.values() if not isinstance(each, KraftError)] == [0] * partitions
     return topic
 
 

@@ -24,6 +24,7 @@ from tests.support.search_engine.opensearch import SearchEngine, engine_jars
 from tests.support.search_engine.rsyslog import Syslog, rsyslog
 from tests.support.waiting import until
 
+INDEXED_S: Final = 180.0
 LINES: Final = 500
 DEAD: Final = "dead-letters"
 
@@ -77,6 +78,7 @@ def dead_letters(cluster: Cluster, count: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_lines_of_rsyslog_and_of_an_application_are_in_the_index_once_each(pipeline: Pipeline, tmp_path: Path) -> None:
     cluster, engine = pipeline
     topic = "logs"
@@ -103,7 +105,9 @@ def test_lines_of_rsyslog_and_of_an_application_are_in_the_index_once_each(pipel
             handler.close()
             engine.wait_ready()
             until(
-                lambda: stored(engine, f"{topic}-*") >= 2 * LINES + 1, lambda: f"{stored(engine, f'{topic}-*')} lines"
+                lambda: stored(engine, f"{topic}-*") >= 2 * LINES + 1,
+                lambda: f"{stored(engine, f'{topic}-*')} lines",
+                INDEXED_S,
             )
         page = urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10).read().decode()
         sink.process.send_signal(signal.SIGTERM)
