@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from kafka.errors import TopicAlreadyExistsError
 
 from kraft.client import Admin
 from kraft.model.configs import ConfigSource
+from kraft.moves.throttles import DIRECTORIES_RATE
 from kraft.testing import Cluster
 from tests.soak import replica_move_runs
 from tests.support.command_line import run_kraft
@@ -181,11 +182,26 @@ def test_a_leaders_replica_moves_under_load_and_describe_log_dirs_shows_it(site:
     assert site.files(1, "large") == site.files(2, "large")
 
 
+@contextmanager
+def copying_slowly(site: Site) -> Iterator[None]:
+    """Let broker 1 take two seconds for a large topic, so that it is killed before the copy is over."""
+    rate = {DIRECTORIES_RATE: str(LARGE_BYTES // 2)}
+    with Admin(site.cluster.bootstrap_servers) as admin:
+        admin.alter_broker_configs(1, rate)
+
+        def has_rate() -> bool:
+            return rate.items() <= {each.name: each.value for each in admin.describe_broker_configs(1)}.items()
+
+        until(has_rate, "broker 1 knows the rate")
+        yield
+        admin.alter_broker_configs(1, delete=list(rate))
+
+
 @pytest.mark.slow
 def test_a_broker_that_is_killed_amid_moves_comes_back_with_all_and_moves_on(site: Site) -> None:
     site.create("numbers")
     site.create_large("large")
-    with LibrdkafkaLoad(site.cluster.kafka_bootstrap_servers, "numbers", [0]) as load:
+    with LibrdkafkaLoad(site.cluster.kafka_bootstrap_servers, "numbers", [0]) as load, copying_slowly(site):
         load.wait_for_acknowledgements(100, 0)
         for _ in range(2):
             targets = {topic: site.elsewhere(topic) for topic in ("numbers", "large")}
